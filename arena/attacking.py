@@ -1,6 +1,6 @@
 """Attacks by name, and side by side on the same samples: each in a process of its own, with a table of the results."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import lwe
-import upper
 from arena.formats import aligned, folded
 from arena.names import find_names
 from arena.samples import open_samples
@@ -21,34 +20,17 @@ from lwe import (
     AttackResult,
     Budget,
     Distribution,
-    LearnerAttack,
     LWEParameters,
     LWRSamples,
 )
 from lwe.attacks.attack import run_attack
 from lwe.sample_files import StoredSamples
 from lwe.samples import Rounding, require_samples
-from runs import Cell, Result, run, versions
+from runs import Cell, run, versions
+from studies.lwr_reach import ATTACKS, longest_seconds
 
 PRELOADED = ("upper", "scipy.linalg", "scipy.special", "scipy.stats")
 """What the processes of attacks import before they compute."""
-
-_GRACE = 10.0  # seconds after the budget at which an attack that does not stop itself is ended by force
-
-
-ATTACKS: Mapping[str, Attack] = {
-    **lwe.ATTACKS,
-    "newton": LearnerAttack(lambda heads: upper.Newton(heads=heads, examples=4000, work=3000), name="newton"),
-    "adam": LearnerAttack(
-        lambda heads: upper.GradientDescent(heads=heads, batch=512, work=4000, learning_rate=0.01),
-        name="adam",
-    ),
-    # its theorem assumes uniform tokens
-    "six-phase": LearnerAttack(
-        lambda heads: upper.SixPhase(heads=heads), on_gate_only=False, name="six-phase"
-    ),
-}
-"""The registry `lwe.ATTACKS` with three learners of attention layers, in the order of tables."""
 
 
 @checked
@@ -236,15 +218,15 @@ def attack(
         rounding=stored.samples.rounding,
         assumed=tuple(_assumed(stored)) if given else (),
     )
-    results: dict[int, AttackResult] = {}
-    options |= {"jobs": min(jobs, len(chosen))}
     roundings: list[Rounding] = [attacked.rounding]
     if not stored.rounding_known:
         roundings.append("nearest")
+    options |= {"jobs": min(jobs, len(chosen))}
+    results: dict[int, AttackResult] = {}
     try:
         for tried in roundings:
-            drawn = replace(stored.samples, rounding=tried)
-            for place, result in _results(drawn, stored.parameters, chosen, seconds, seed, options):
+            samples_of = replace(stored.samples, rounding=tried)
+            for place, result in _results(samples_of, stored.parameters, chosen, seconds, seed, options):
                 if tried != roundings[0] and result.outcome is not AttackOutcome.BROKEN:
                     continue
                 results[place] = result
@@ -281,17 +263,25 @@ def _results(
     seed: int,
     options: dict[str, Any],
 ) -> Iterator[tuple[int, AttackResult]]:
-    """The place and the result of each attack, as it ends."""
+    """The place and the result of each attack, as it ends: a crash or a time-out is an outcome."""
     require_samples(samples, parameters)
-    work = {}
+    work = []
     for place, attack in enumerate(attacks):
         arguments = {"attack": attack.name, "stream": [seed, 2, place]}
         objects = {"on": (attack, samples, parameters, Budget(seconds=seconds))}
-        work[Cell(_attacked, arguments, objects, attack.name)] = place
+        work.append(Cell(_attacked, arguments, objects, attack.name))
     longest = longest_seconds(seconds) if options.get("isolated", True) else None
     for result in run(work, timeout=longest, **options):
-        place = work[result.cell]
-        yield place, _result(attacks[place].name, result)
+        name, value, place = result.cell.label, result.value, result.cell.arguments["stream"][-1]
+        if result.status == "timed out":
+            why = f"It did not look at its clock and was ended by force after {longest:g} seconds."
+            yield place, AttackResult(name, AttackOutcome.BUDGET_SPENT, why, seconds=longest or 0.0)
+        elif result.status == "failed":
+            yield place, AttackResult(name, AttackOutcome.FAILED, result.message)
+        else:
+            secret = None if value["secret"] is None else np.array(value["secret"])
+            outcome = AttackOutcome[value["outcome"]]
+            yield place, AttackResult(**value | {"outcome": outcome, "secret": secret})
 
 
 def _attacked(
@@ -299,20 +289,3 @@ def _attacked(
 ) -> dict[str, Any]:
     run, samples, parameters, budget = on
     return run_attack(run, samples, parameters, rng=stream, budget=budget).to_json()
-
-
-def _result(attack: str, result: Result) -> AttackResult:
-    """The named attack's result, from the engine's result: a crash or a time-out is an outcome."""
-    if result.status == "timed out":
-        why = f"It did not look at its clock and was ended by force after {result.timeout:g} seconds."
-        return AttackResult(attack, AttackOutcome.BUDGET_SPENT, why, seconds=result.timeout or 0.0)
-    if result.status == "failed":
-        return AttackResult(attack, AttackOutcome.FAILED, result.message)
-    secret = None if result.value["secret"] is None else np.array(result.value["secret"])
-    outcome = AttackOutcome[result.value["outcome"]]
-    return AttackResult(**(result.value | {"outcome": outcome, "secret": secret}))
-
-
-def longest_seconds(seconds: float) -> float:
-    """Seconds until an attack that ignores its clock is ended by force: its budget and ten more."""
-    return seconds + _GRACE

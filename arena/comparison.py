@@ -11,8 +11,8 @@ from itertools import product
 from typing import Any, Literal
 
 from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.learner_table import PRESETS, LearnerEntry
-from arena.learners import as_learners, require_engine, set_up_for, with_settings
+from arena.learner_table import PRESETS, Budgets, LearnerEntry
+from arena.learners import as_learners, require_engine, set_up_for
 from arena.records import Cell
 from arena.results import Results
 from arena.target_files import load_targets
@@ -147,10 +147,15 @@ def _open(targets: Any) -> list[Target]:
     ]
 
 
-def _with_settings(entry: LearnerEntry, settings: dict[str, str]) -> LearnerEntry:
-    if not settings:
-        return entry
-    return replace(entry, build=lambda target, budgets: with_settings(entry.build(target, budgets), settings))
+def _with_settings(entry: LearnerEntry, settings: dict[str, Any]) -> LearnerEntry:
+    """The entry whose learners have those settings that are fields of theirs."""
+
+    def build(target: Target, budgets: Budgets) -> Any:
+        learner: Any = entry.build(target, budgets)
+        own = {name: value for name, value in settings.items() if hasattr(learner, name)}
+        return replace(learner, **own) if own else learner
+
+    return replace(entry, build=build) if settings else entry
 
 
 def _order(cell: EngineCell) -> tuple[bool, float]:

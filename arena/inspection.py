@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from arena.formats import as_plain
-from arena.origin import FROM_CHECKPOINT, describe_import, describe_inputs
 from arena.records import TargetRecord
 from arena.target_files import load_target
-from arena.targets import Target
+from arena.targets import FROM_CHECKPOINT, Target, describe_import
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
@@ -21,6 +20,7 @@ from lower.instance import unknown_entries
 from lwe import LWRFamily, known_reductions
 from lwe.reductions import Reductions
 
+_NO_INSTANCE = "verify needs a hard instance: a layer is what its numbers say."
 _SHOWN = ("kind", "title", "heads", "tokens", "dim", "inputs", "known")
 
 
@@ -43,11 +43,6 @@ class Inspection:
     def holds(self) -> bool:
         """Whether the target meets its definition: False only if a verification failed."""
         return self.verification is None or self.verification.holds
-
-    @property
-    def known(self) -> str:
-        """A sentence about the part known in advance; empty if there is no record."""
-        return "" if self.record is None else self.record.known
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,9 +69,7 @@ class Inspection:
         if self.target is None or self.record is None:
             return str(self.conditions)
         record, how = self.record, self.record.how
-        shape = (
-            f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}, {describe_inputs(record.inputs)}"
-        )
+        shape = f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}, {record.inputs['name']} inputs"
         lines = []
         if self.ranks is not None:
             how = describe_import(self.target.made["parameters"])  # the notes follow one by one
@@ -90,25 +83,17 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain JSON values; values that are not finite become None."""
-        conditions = self.conditions.to_json()
+        values: dict[str, Any] = {"file": self.file, "conditions": self.conditions.to_json()}
         if self.target is None or self.record is None:
-            shape = {"heads": self.conditions.heads, "dim": self.conditions.dim}
-            return as_plain({"file": self.file, **shape, "conditions": conditions})
+            return as_plain(values | {"heads": self.conditions.heads, "dim": self.conditions.dim})
         record, instance = self.record, self.target.instance
-        reports = {
-            "certificate": record.certificate,
-            "reductions": self.reductions,
-            "verification": self.verification,
-        }
-        return as_plain(
-            {"file": self.file}
-            | {name: getattr(record, name) for name in _SHOWN}
-            | {"file_says" if self.target.from_file and self.ranks is None else "made": self.target.made}
-            | {"conditions": conditions}
-            | {name: None if report is None else report.to_json() for name, report in reports.items()}
-            | {"realisation_error": None if instance is None else instance.realisation_error}
-            | ({} if self.ranks is None else {"ranks": self.ranks})
-        )
+        values |= {name: getattr(record, name) for name in _SHOWN}
+        values["file_says" if self.target.from_file and self.ranks is None else "made"] = self.target.made
+        parts = {"certificate": record.certificate, "reductions": self.reductions}
+        for name, part in (parts | {"verification": self.verification}).items():
+            values[name] = None if part is None else part.to_json()
+        values["realisation_error"] = None if instance is None else instance.realisation_error
+        return as_plain(values if self.ranks is None else values | {"ranks": self.ranks})
 
 
 @checked
@@ -150,26 +135,23 @@ def inspect(
     >>> inspection.conditions.satisfied, inspection.holds
     (True, True)
     """
-    opened, file = (target, None) if isinstance(target, Target) else (None, str(target))
-    if opened is not None and tokens is not None:
+    file = None if isinstance(target, Target) else str(target)
+    if file is None and tokens is not None:
         raise ValueError("tokens is given with a Target: it must be left out, as a Target has its own.")
     # the conditions of a layer from elsewhere need no number of tokens
-    stored = None if isinstance(target, Target) or tokens is not None else load_layer(target)
-    if not isinstance(target, Target) and (stored is None or stored.inputs is not None):
-        opened = load_target(target, tokens=tokens)
-    instance = None if opened is None else opened.instance
-    if verify and instance is None:
-        raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-    if opened is None:
-        assert stored is not None
+    if not isinstance(target, Target) and tokens is None and (stored := load_layer(target)).inputs is None:
+        if verify:
+            raise ValueError(_NO_INSTANCE)
         return Inspection(None, check_conditions(stored.layer, thresholds=thresholds), file=file)
-    conditions = opened.conditions
+    opened = target if isinstance(target, Target) else load_target(target, tokens=tokens)
+    conditions, verification = opened.conditions, None
     if thresholds:
         conditions = check_conditions(opened.layer, tokens=opened.inputs.tokens, thresholds=thresholds)
-    verification = None
-    if verify and instance is not None:
-        verification = verify_instance(instance)
-        more = () if file is None else unknown_entries(file, instance)
+    if verify:
+        if opened.instance is None:
+            raise ValueError(_NO_INSTANCE)
+        verification = verify_instance(opened.instance)
+        more = () if file is None else unknown_entries(file, opened.instance)
         reasons = (f"{entry}: an instance has none of that name" for entry in more)
         verification = replace(verification, reasons=(*verification.reasons, *reasons))
     return Inspection(opened, conditions, verification, file)

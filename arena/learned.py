@@ -91,47 +91,51 @@ class Learned:
 
     def _rows(self) -> list[tuple[str, str]]:
         """A label and a value for each row; rows without a value are left out."""
-        fit, layer, access, measures = self.fit, self.layer, self.learner.access, self.measures
-        noise, squared, plain = self._noise_found(), " on an entry (squared)", " of the labels (not squared)"
-        rows = [(label, _digits(measures.get(name))) for name, label in _OF_A_TARGET.items()]
-        rows.append(("error on held-out examples", _digits(measures.get("held_out_error"), plain)))
-        rows.append(("error on fresh inputs", _digits(measures.get("error"))))
-        rows.append(("noise on the labels, added", _digits(self.noise or None)))
+        fit, layer, access, measures, noise = (
+            self.fit,
+            self.layer,
+            self.learner.access,
+            self.measures,
+            self._noise,
+        )
+        rows = {label: _digits(measures.get(name)) for name, label in _OF_A_TARGET.items()}
+        plain = " of the labels (not squared)"
+        rows["error on held-out examples"] = _digits(measures.get("held_out_error"), plain)
+        rows["error on fresh inputs"] = _digits(measures.get("error"))
+        rows["noise on the labels, added"] = _digits(self.noise or None)
         if self.target is None and layer is not None and fit.outcome.succeeded:
             mask = "causal" if layer.causal else "without mask"
-            rows.append(("the layer", f"{mask}, {'with' if layer.biased else 'without'} biases"))
-        if self.data.get("examples_for_newton") is not None:
-            least = f"{self.data['counting_floor']} at least for any learner"
-            rows.append(
-                ("random examples instead", f"{self.data['examples_for_newton']} for Newton, {least}")
-            )
-        if fit.error_rate_bound is not None:
-            share = f"{percent(fit.error_rate_bound)} of inputs, with confidence {CONFIDENCE:g}"
-            rows.append(("wrong on at most", share))
-        # random examples are the rule
-        rows.append(("learned from", "" if access == "random examples" else access))
-        rows.append(("found by", f"{fit.alone} alone" if fit.alone else ""))
+            rows["the layer"] = f"{mask}, {'with' if layer.biased else 'without'} biases"
+        if (number := self.data.get("examples_for_newton")) is not None:
+            least = self.data["counting_floor"]
+            rows["random examples instead"] = f"{number} for Newton, {least} at least for any learner"
+        if (bound := fit.error_rate_bound) is not None:
+            rows["wrong on at most"] = f"{percent(bound)} of inputs, with confidence {CONFIDENCE:g}"
+        if access != "random examples":  # they are the rule
+            rows["learned from"] = access
+        rows["found by"] = f"{fit.alone} alone" if fit.alone else ""
         level = _digits(noise.get("noise_level"), " on an entry (standard deviation)")
-        rows.append(("noise on the labels, found", level))
-        rows.append(("expected excess error", _digits(noise.get("expected_excess"), squared)))
+        rows["noise on the labels, found"] = level
+        rows["expected excess error"] = _digits(noise.get("expected_excess"), " on an entry (squared)")
         if fit.outcome is Outcome.RESIDUAL_FLOOR:
-            rows.append(("residual, not noise", _digits(fit.trace[-1].measures.get("residual"), plain)))
-        rows.append(("precision of the answers", "" if fit.precision is None else str(fit.precision)))
+            rows["residual, not noise"] = _digits(fit.trace[-1].measures.get("residual"), plain)
+        rows["precision of the answers"] = "" if fit.precision is None else str(fit.precision)
         if self.heads_found is not None:
             doubt = " (not to be trusted: no such layer explains the examples)"
-            rows.append(("heads found", f"{self.heads_found}{'' if fit.outcome.succeeded else doubt}"))
+            rows["heads found"] = f"{self.heads_found}{'' if fit.outcome.succeeded else doubt}"
         needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
         cost = "queries asked" if access == "value queries" else "examples used"
-        return [*rows, (cost, f"{fit.examples_used}{needed}"), ("seconds", f"{fit.seconds:.2f}")]
+        return list((rows | {cost: f"{fit.examples_used}{needed}", "seconds": f"{fit.seconds:.2f}"}).items())
 
-    def _noise_found(self) -> Mapping[str, Any]:
+    @property
+    def _noise(self) -> Mapping[str, Any]:
         """Newton's estimates ``noise_level`` and ``expected_excess``, if it ended at the level of noise."""
         at_floor = self.fit.trace and self.fit.outcome is Outcome.NOISE_FLOOR
         return self.fit.trace[-1].measures if at_floor else {}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
-        fit, layer, noise, certificate = self.fit, self.layer, self._noise_found(), self.certificate
+        fit, layer, noise, certificate = self.fit, self.layer, self._noise, self.certificate
         result: dict[str, Any] = {
             **self.data,
             "learner": self.learner.name,

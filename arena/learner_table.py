@@ -195,7 +195,7 @@ _ENTRIES = (
     ),
     LearnerEntry(
         "known-part",
-        "Known part",
+        "Known component",
         "By definition at 1.0: it predicts what is known in advance and nothing else.",
         lambda target, budgets: upper.KnownPart(None if target.instance is None else target.instance.known),
         proper=False,

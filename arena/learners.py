@@ -3,17 +3,16 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
 import upper
 from arena.learner_table import LEARNERS, Budgets, LearnerEntry
-from arena.names import find_name
-from arena.own_files import object_of_file
+from arena.names import find_name, object_of_file
 from arena.targets import Target
 from attention import Learner
-from attention.validation import require_instance
+from attention.validation import check
 
 
 def choose_learners(names: str | None = None) -> list[LearnerEntry]:
@@ -30,7 +29,7 @@ def choose_learners(names: str | None = None) -> list[LearnerEntry]:
     """
     if names is None:
         return [entry for entry in LEARNERS.values() if entry.by_default]
-    require_instance("names", names, str, needed="a text with commas")
+    check("names", names, str)
     chosen: dict[str, LearnerEntry] = {}
     for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
         if ".py:" in part:
@@ -62,10 +61,8 @@ def learner_of_file(place: str) -> LearnerEntry:
     return LearnerEntry(name.lower(), name, _own_guarantee(make), build)
 
 
-def as_learners(
-    learners: "Sequence[LearnerEntry | Learner | str] | LearnerEntry | Learner | str | None" = None,
-) -> list[LearnerEntry]:
-    """Entries for names of learners, learners and entries; None gives the default ones.
+def as_learners(learners: Any = None) -> list[LearnerEntry]:
+    """Entries for names of learners, learners and entries, or several of these; None gives the default ones.
 
     ValueError if a name is not known, nothing is given, or an item is not a learner.
 
@@ -75,11 +72,12 @@ def as_learners(
     >>> [entry.name for entry in as_learners([Newton(heads=2), Newton(heads=3), "adam", KnownPart()])]
     ['newton', 'newton-2', 'adam', 'knownpart']
     """
-    if learners is None or isinstance(learners, str):
-        return choose_learners(learners)
-    several = isinstance(learners, Iterable) and not hasattr(learners, "fit")
-    given: list[Any] = list(learners) if several else [learners]  # type: ignore[arg-type]
-    given = [each for item in given for each in (choose_learners(item) if isinstance(item, str) else [item])]
+    several = (
+        isinstance(learners, Iterable) and not isinstance(learners, str) and not hasattr(learners, "fit")
+    )
+    given: list[Any] = []
+    for item in learners if several else [learners]:
+        given += choose_learners(item) if isinstance(item, str) or learners is None else [item]
     taken = {item.name for item in given if isinstance(item, LearnerEntry)}  # entries keep their names
     entries: list[LearnerEntry] = []
     for item in given:
@@ -92,7 +90,7 @@ def as_learners(
 
 def one_learner(learner: str | LearnerEntry | Learner) -> LearnerEntry:
     """The entry of a learner. ValueError if it is not known, or several are named."""
-    entries = as_learners(learner if isinstance(learner, str) else [learner])
+    entries = as_learners(learner)
     if len(entries) > 1:
         raise ValueError(f"{len(entries)} learners are named: learn runs one; compare runs several.")
     return entries[0]
@@ -139,15 +137,6 @@ def require_engine(engine: str | None = None, device: str | None = None, *, here
         ) from None
 
 
-def with_settings(learner: Any, settings: Mapping[str, Any]) -> Any:
-    """The learner with those settings that are fields of it."""
-    fields = (
-        {field.name for field in dataclasses.fields(learner)} if dataclasses.is_dataclass(learner) else ()
-    )
-    own = {name: value for name, value in settings.items() if name in fields}
-    return dataclasses.replace(learner, **own) if own else learner
-
-
 def _entry_of(learner: Learner, taken: set[str]) -> LearnerEntry:
     """An entry for a learner that the caller has set up, the same for every target."""
     kind = type(learner)
@@ -159,15 +148,11 @@ def _entry_of(learner: Learner, taken: set[str]) -> LearnerEntry:
         raise ValueError(
             f"A {kind.__name__} is no dataclass: a learner is a frozen dataclass of its parameters."
         )
-    title = kind.__name__
-    number = next(n for n in count(1) if (f"{title}-{n}" if n > 1 else title).lower() not in taken)
-    return LearnerEntry(
-        f"{title}-{number}".lower() if number > 1 else title.lower(),
-        f"{title} {number}" if number > 1 else title,
-        _own_guarantee(kind),
-        lambda target, budgets: learner,
-        extra="torch" if isinstance(learner, upper.GradientDescent) else "",
-    )
+    titles = (f"{kind.__name__} {number}" if number > 1 else kind.__name__ for number in count(1))
+    title = next(title for title in titles if title.lower().replace(" ", "-") not in taken)
+    extra = "torch" if isinstance(learner, upper.GradientDescent) else ""
+    name, guarantee = title.lower().replace(" ", "-"), _own_guarantee(kind)
+    return LearnerEntry(name, title, guarantee, lambda target, budgets: learner, extra=extra)
 
 
 def _own_guarantee(kind: type) -> str:

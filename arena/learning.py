@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from arena.asking import AskedFunction
-from arena.cells import fit_target
-from arena.given_examples import GivenExamples, holds_examples
+from arena.fitting import fit_target
 from arena.learned import Learned
 from arena.learner_table import PRESETS, LearnerEntry
 from arena.learners import one_learner, require_engine
+from arena.sources import AskedFunction, GivenExamples, holds_examples
 from arena.target_files import load_target
 from arena.targets import InputsName, Target
 from attention import Learner
 from attention.fits import Progress
 from attention.learning import access_of
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, checked
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import EngineName
 
 Source = Target | GivenExamples | AskedFunction
@@ -38,7 +37,6 @@ def learn(
     noise: NonNegativeFloat | None = None,
     tokens: PositiveInt | None = None,
     dim: PositiveInt | None = None,
-    accuracy: PositiveFloat | None = None,
     inputs: InputsName | None = None,
     engine: EngineName | None = None,
     device: str | None = None,
@@ -75,8 +73,6 @@ def learn(
         Number k of tokens: of a file that does not say it or of which it is not wanted, and of a function's inputs.
     dim : int, optional
         Number d of coordinates of a token, of a function's inputs.
-    accuracy : float, optional
-        For by-queries: the relative rounding unit of the answers, such as 6e-8 for float32; by default it is found.
     inputs : {"boolean", "gaussian", "sphere"}, optional
         Distribution of the tokens, instead of the file's.
     engine : {"auto", "numpy", "torch"}, optional
@@ -130,7 +126,6 @@ def learn(
         "causal": causal,
         "examples": examples,
         "work": work,
-        "accuracy": accuracy,
         "engine": engine,
         "device": device,
         "noise": noise if isinstance(opened, AskedFunction) else None,

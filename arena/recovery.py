@@ -4,26 +4,23 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from arena.cells import fit_target, identity
-from arena.drawing import Drawing
+from arena.fitting import fit_target, identity
 from arena.formats import aligned, as_plain, error_text, seconds_text
-from arena.records import make_printable
-from arena.recovery_map import head_map
+from arena.records import Record
 from arena.targets import InputsName, Target, checkpoint_target, inputs_named
 from arena.views.page import data_link, template
-from attention import AttentionLayer, Fit, ValueOracle, parameter_errors, read_checkpoint_layer
+from attention import Fit, ValueOracle, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from attention.foreign import json_text
-from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
+from attention.validation import NonNegativeInt, PositiveInt, checked
 from runs import Cell, run, single_thread
 from upper import ByQueries, Newton, counting_floor
 
@@ -37,7 +34,7 @@ _ERRORS = {
     "c": "key_bias_error",
     "b": "bias_error",
 }
-_SHAPE = ("layer", "heads", "dim", "head_dim", "biased")
+_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks")
 _READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
@@ -49,7 +46,7 @@ _FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 5
 
 
 @dataclass(frozen=True)
-class LayerRecovery:
+class LayerRecovery(Record):
     """One layer of a checkpoint: its shape, and how well it was recovered."""
 
     layer: int  #: its number in the model, from 0
@@ -57,6 +54,7 @@ class LayerRecovery:
     dim: int  #: coordinates of a token
     head_dim: int  #: the dimension of a head, which bounds the ranks
     biased: bool
+    ranks: tuple[int, int]  #: the smallest and the largest rank of a Theta or W
     status: Literal["done", "failed", "timed out"]
     message: str = ""  #: why it is not done; empty otherwise
     notes: tuple[str, ...] = ()  #: what the model does beyond the layer, and the precision of the file
@@ -72,30 +70,15 @@ class LayerRecovery:
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
     engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
-    #: of each head: norm and rank of theta and w, their incoherence as in `attention.check_conditions` (None if the
-    #: layer has one head), and the relative errors, if a layer of as many heads was found
-    per_head: tuple[dict[str, float | None], ...] = ()
-
-    def __post_init__(self) -> None:
-        make_printable(self)
 
     @property
     def recovered(self) -> tuple[str, ...]:
         """Of the function and the kinds of parameters, those with an error below 1e-6."""
         return tuple(name for name, error in self.errors.items() if error is not None and error < _RECOVERED)
 
-    @property
-    def ranks(self) -> str:
-        """The rank of the heads, or the smallest and the largest one."""
-        ranks = [head[name] or 0 for head in self.per_head for name in ("theta_rank", "w_rank")] or [
-            self.head_dim
-        ]
-        low, high = int(min(ranks)), int(max(ranks))
-        return f"{low}" if low == high else f"{low} to {high}"
-
 
 @dataclass(frozen=True, eq=False)
-class Recovery:
+class Recovery(Record):
     """The layers of one checkpoint, with what they were recovered from; prints as a table."""
 
     name: str  #: of the file or folder
@@ -104,26 +87,24 @@ class Recovery:
     layers: tuple[LayerRecovery, ...]  #: by number
     missing: int = 0  #: how many layers an interruption left out
 
-    def __post_init__(self) -> None:
-        make_printable(self)
-
     def table(self) -> list[tuple[str, ...]]:
         """The header and a row for each layer, as text."""
         known = ("Layer", "Heads", "Rank", "Conditions", "Recovered")
         rows = [(*known, *_ERRORS, self.by.title(), "Time", "Outcome")]
-        for one in self.layers:
-            found = f"{one.heads_found} of " if one.heads_found not in (None, one.heads) else ""
-            shape = (f"{one.layer}", f"{found}{one.heads}", one.ranks)
-            if one.status != "done":
-                rows.append((*shape, *["-"] * (4 + len(_ERRORS)), one.status))
+        for layer in self.layers:
+            ranks = " to ".join(dict.fromkeys(map(str, layer.ranks)))
+            of = f"{layer.heads_found} of " if layer.heads_found not in (None, layer.heads) else ""
+            row = (f"{layer.layer}", f"{of}{layer.heads}", ranks)
+            if layer.status != "done":
+                rows.append((*row, *["-"] * (4 + len(_ERRORS)), layer.status))
                 continue
-            conditions = f"{len(one.violated)} violated" if one.violated else "all hold"
-            errors = ["-" if error is None else error_text(error) for error in one.errors.values()]
-            cost = (f"{one.used:,}", seconds_text(one.seconds))
-            outcome = one.outcome.lower().replace("_", " ")
-            if one.error_rate_bound is not None:
-                outcome += f", <={percent(one.error_rate_bound)}"
-            rows.append((*shape, conditions, " ".join(one.recovered) or "nothing", *errors, *cost, outcome))
+            conditions = f"{len(layer.violated)} violated" if layer.violated else "all hold"
+            errors = ["-" if error is None else error_text(error) for error in layer.errors.values()]
+            cost = (f"{layer.used:,}", seconds_text(layer.seconds))
+            outcome = layer.outcome.lower().replace("_", " ")
+            if layer.error_rate_bound is not None:
+                outcome += f", <={percent(layer.error_rate_bound)}"
+            rows.append((*row, conditions, " ".join(layer.recovered) or "nothing", *errors, *cost, outcome))
         return rows
 
     @property
@@ -146,18 +127,11 @@ class Recovery:
         layers = [{**asdict(one), "recovered": one.recovered} for one in self.layers]
         return as_plain({"checkpoint": self.name, "by": self.by, **self.settings, "layers": layers})
 
-    @cached_property
-    def drawing(self) -> Drawing:
-        """The map of heads."""
-        return head_map({one.layer: one.per_head for one in self.layers})
-
     def save(self, folder: Path) -> Path:
-        """Write recovered.json, heads.svg and index.html into a folder; returns the page."""
+        """Write recovered.json and index.html into a folder; returns the page."""
         text = json_text(self.to_json()) + "\n"
         write_whole(folder / "recovered.json", text.encode())
-        self.drawing.save(folder / "heads.svg")
-        data = data_link("application/json", text)
-        page = template("recover.html.j2").render(told=self, drawing=self.drawing, data=data)
+        page = template("recover.html.j2").render(told=self, data=data_link("application/json", text))
         write_whole(folder / "index.html", page.encode())
         return folder / "index.html"
 
@@ -172,7 +146,6 @@ def recover(
     inputs: InputsName = "boolean",
     examples: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
-    timeout: PositiveFloat | None = None,
     **options: Any,
 ) -> Recovery:
     """Learn the attention layers of a trained model back, and compare each with the truth.
@@ -194,11 +167,9 @@ def recover(
         Budget in examples or queries for each layer; by default enough: for Newton three times its default.
     seed : int
         Seed of every random choice.
-    timeout : float, optional
-        Seconds a layer may take; by default no limit.
     **options
-        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates. As for `runs.run`: jobs, cluster,
-        store, fresh, isolated, progress.
+        As for `attention.read_checkpoint_layer`: heads, prefix, biases, coordinates. As for `runs.run`: jobs, timeout,
+        cluster, store, fresh, isolated, progress.
 
     Returns
     -------
@@ -217,23 +188,24 @@ def recover(
         with single_thread():  # the last digits of products depend on the number of threads
             imported = read_checkpoint_layer(path, layer=number, **reading)
         layer = imported.layer
+        ranks = np.linalg.matrix_rank(np.concatenate([layer.theta, layer.w]))
+        shape = (
+            number,
+            layer.heads,
+            layer.dim,
+            imported.head_dim,
+            layer.biased,
+            [int(ranks.min()), int(ranks.max())],
+        )
         # known by the layer's content: a moved or renamed file is the same
-        shape = {
-            "heads": layer.heads,
-            "dim": layer.dim,
-            "head_dim": imported.head_dim,
-            "biased": layer.biased,
-        }
-        arguments = {"layer": number, **shape, **settings, "content": identity(layer)}
+        arguments = dict(zip(_SHAPE, shape, strict=True)) | settings | {"content": identity(layer)}
         cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}"))
     recovered: list[LayerRecovery] = []
     with suppress(KeyboardInterrupt):
-        for result in run(cells, retry_failed=True, timeout=timeout, **options):
-            value = result.value
-            if result.status != "done":
-                known = {name: result.cell.arguments[name] for name in _SHAPE}
-                value = {**known, "status": result.status, "message": result.message}
-            recovered.append(msgspec.convert(value, LayerRecovery))
+        for result in run(cells, retry_failed=True, **options):
+            known = {name: result.cell.arguments[name] for name in _SHAPE}
+            ended = {"status": result.status, "message": result.message}
+            recovered.append(msgspec.convert(known | ended | (result.value or {}), LayerRecovery))
     ordered = tuple(sorted(recovered, key=lambda layer: layer.layer))
     return Recovery(path.resolve().name, by, settings | reading, ordered, missing=len(cells) - len(ordered))
 
@@ -259,71 +231,51 @@ def _chosen(layers: Sequence[int] | str, known: Sequence[int]) -> list[int]:
     return sorted(wanted)
 
 
-def _recovered(
-    source: tuple[Path, dict[str, Any]],
-    layer: int,
-    head_dim: int,
-    by: Way,
-    tokens: int,
-    inputs: InputsName,
-    examples: int | None,
-    seed: int,
-    **content: Any,
-) -> dict[str, Any]:
+def _recovered(source: tuple[Path, dict[str, Any]], layer: int, head_dim: int, by: Way, **given: Any) -> Any:
+    """What a layer's record holds beside its shape."""
     path, reading = source
-    target = checkpoint_target(path, layer=layer, tokens=tokens, inputs=inputs, **reading)
-    truth = target.layer
-    measured = partial(fit_target, seed=seed, fresh=_FRESH, each_step=False)
-    fits: list[Fit] = []
+    shape = {"tokens": given["tokens"], "inputs": given["inputs"]}
+    target = checkpoint_target(path, layer=layer, **shape, **reading)
+    oracle, fits = None, list[Fit]()
     if by == "queries":
-        # queries may have any number of tokens: far fewer are needed then
-        fit, measures = measured(target, ByQueries(examples=examples), oracle=ValueOracle(truth))
+        learner: Any = ByQueries(examples=given["examples"])
+        oracle = ValueOracle(target.layer)  # of any number of tokens: far fewer queries are needed then
     else:
-        shape: dict[str, Any] = {"biases": truth.biased, "causal": truth.causal}
-        shape["rank"] = head_dim if head_dim < truth.dim else None
-        newton = Newton(truth.heads, engine="auto", **shape)
-        enough = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
-        newton = replace(newton, examples=enough if examples is None else examples)
-        if examples is None and tokens > _FEW_TOKENS:
-            floor = counting_floor(heads=truth.heads, tokens=_FEW_TOKENS, dim=truth.dim, **shape)
-            rough = replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
-            short = replace(target, inputs=inputs_named(inputs, _FEW_TOKENS, truth.dim))
-            fits.append(measured(short, rough)[0])
-            newton = replace(newton, start=fits[0].layer or "random")
-        fit, measures = measured(target, newton)
+        learner, fits = _newton(target, head_dim, given)
+    fit, measures = _fitted(target, learner, given["seed"], oracle)
     fits.append(fit)
-    recovery = LayerRecovery(
-        layer,
-        truth.heads,
-        truth.dim,
-        head_dim,
-        truth.biased,
-        "done",
-        notes=tuple(target.made["notes"]),
-        outcome=fit.outcome.name,
-        explanation=fit.explanation,
-        succeeded=fit.outcome.succeeded,
-        error_rate_bound=fit.error_rate_bound,
-        violated=target.conditions.violated,
-        heads_found=None if fit.layer is None else fit.layer.heads,
-        errors={name: measures.get(measure) for name, measure in _ERRORS.items()},
-        used=sum(fit.examples_used for fit in fits),
-        seconds=sum(fit.seconds for fit in fits),
-        engine=fit.engine,
-        per_head=_heads(target, fit.layer),
-    )
-    return as_plain(asdict(recovery))
+    recovery = {
+        "notes": target.made["notes"],
+        "outcome": fit.outcome.name,
+        "explanation": fit.explanation,
+        "succeeded": fit.outcome.succeeded,
+        "error_rate_bound": fit.error_rate_bound,
+        "violated": target.conditions.violated,
+        "heads_found": None if fit.layer is None else fit.layer.heads,
+        "errors": {name: measures.get(measure) for name, measure in _ERRORS.items()},
+        "used": sum(fit.examples_used for fit in fits),
+        "seconds": sum(fit.seconds for fit in fits),
+        "engine": fit.engine,
+    }
+    return as_plain(recovery)
 
 
-def _heads(target: Target, fitted: AttentionLayer | None) -> tuple[dict[str, float | None], ...]:
-    truth, m = target.layer, target.layer.heads
-    measures: dict[str, Any] = {}
-    for name in ("theta", "w"):
-        heads = getattr(truth, name)
-        measures[f"{name}_norm"] = np.linalg.norm(heads, axis=(1, 2)).tolist()
-        measures[f"{name}_rank"] = np.linalg.matrix_rank(heads).tolist()
-        measures[f"{name}_incoherence"] = target.conditions[f"{name}_incoherence"].per_head or [None] * m
-    if fitted is not None and fitted.heads == m:
-        errors = parameter_errors(fitted, truth)
-        measures |= {"theta_error": errors.theta.tolist(), "w_error": errors.w.tolist()}
-    return tuple({name: values[i] for name, values in measures.items()} for i in range(m))
+def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newton, list[Fit]]:
+    """Newton for a layer of known rank, and the rough fit at which it starts, if there are more than a few tokens."""
+    truth, tokens, examples = target.layer, given["tokens"], given["examples"]
+    shape: dict[str, Any] = {"biases": truth.biased, "causal": truth.causal}
+    shape["rank"] = head_dim if head_dim < truth.dim else None
+    newton = Newton(truth.heads, engine="auto", **shape)
+    enough = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
+    newton = replace(newton, examples=enough if examples is None else examples)
+    if examples is not None or tokens <= _FEW_TOKENS:
+        return newton, []
+    floor = counting_floor(heads=truth.heads, tokens=_FEW_TOKENS, dim=truth.dim, **shape)
+    rough = replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
+    short = replace(target, inputs=inputs_named(given["inputs"], _FEW_TOKENS, truth.dim))
+    fit, _ = _fitted(short, rough, given["seed"])
+    return replace(newton, start=fit.layer or "random"), [fit]
+
+
+def _fitted(target: Target, learner: Any, seed: int, oracle: ValueOracle | None = None) -> Any:
+    return fit_target(target, learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from arena.formats import csv_text
-from arena.records import Cell, LearnerRecord, TargetRecord, make_printable
-from arena.summary import Summary, summarise
+from arena.records import Cell, LearnerRecord, Summary, TargetRecord, make_printable, summarise
 from attention import FileFormatError
 from attention.files import FilePath, write_whole
 from attention.foreign import json_text, strict_json
@@ -131,17 +130,7 @@ class Results:
     ) -> "Results":
         """The part of the comparison that is named, in the comparison's order; an argument left out keeps everything.
 
-        Parameters
-        ----------
-        targets, learners : str or sequence of str, optional
-            Names; by default all.
-        seeds : int or sequence of int, optional
-            Seeds; by default all.
-
-        Raises
-        ------
-        ValueError
-            If a target, a learner or a seed is not in the comparison.
+        ValueError if a target, a learner or a seed is not in the comparison.
         """
         shown = _chosen("target", [target.name for target in self.targets], targets)
         asked = _chosen("learner", [learner.name for learner in self.learners], learners)
@@ -169,13 +158,7 @@ class Results:
         return csv_text(self.rows())
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The same as a data frame.
-
-        Raises
-        ------
-        ImportError
-            If pandas, of the extra ``tables``, is not installed; `to_csv` does without.
-        """
+        """The same as a data frame, by pandas, of the extra ``tables``; `to_csv` does without."""
         import pandas
 
         return pandas.DataFrame(self.rows())
@@ -186,13 +169,7 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
-        """Records from the text `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the text is not JSON, is of another kind, lacks a field, or holds a wrong value.
-        """
+        """Records from the text `to_json` wrote. ValueError if it is another text."""
         try:
             data = strict_json(text)
         except ValueError as error:
@@ -206,13 +183,7 @@ class Results:
 
     @classmethod
     def load(cls, path: FilePath) -> "Results":
-        """Read what `save` wrote: a results.json, or the folder that holds one.
-
-        Raises
-        ------
-        FileFormatError
-            If the file is missing, cannot be read, or holds no comparison.
-        """
+        """Read what `save` wrote: a results.json, or the folder that holds one. FileFormatError if that fails."""
         path = Path(path)
         path = path / "results.json" if path.is_dir() else path
         try:
@@ -230,17 +201,9 @@ class Results:
     # Views import results. The methods that show a comparison therefore import their view when they are called.
 
     def save(self, folder: FilePath) -> tuple[Path, Path]:
-        """Write results.json and index.html into a folder; a missing folder is made.
+        """Write results.json, which `load` reads, and index.html into a folder; a missing folder is made.
 
-        Returns
-        -------
-        tuple of Path
-            The paths of the two files; `load` reads the first one.
-
-        Raises
-        ------
-        OSError
-            If they cannot be written. An existing file is replaced only when the new one is complete.
+        OSError if they cannot be written. An existing file is replaced only when the new one is complete.
         """
         from arena.views.page import render_page
 
@@ -256,24 +219,10 @@ class Results:
     def plot(
         self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
     ) -> "Drawing":
-        """The heat map of errors or, for a named target, its curves of error against cost.
+        """The heat map of errors or, for a named target, its curves of error against cost, by default in examples.
 
-        Parameters
-        ----------
-        target : str, optional
-            The name of a target, for its curves; by default the heat map of all targets.
-        against : {"examples", "seconds"}, optional
-            The horizontal axis of the curves; by default the examples drawn.
-
-        Returns
-        -------
-        Drawing
-            A notebook shows it as a picture; `Drawing.save` writes it as SVG or PDF.
-
-        Raises
-        ------
-        ValueError
-            If there is no such target or axis, or an axis is given without a target.
+        A notebook shows it as a picture; `Drawing.save` writes it as SVG or PDF. ValueError if there is no such target
+        or axis, or an axis is given without a target.
         """
         from arena.views.figures import heat_map, learning_curves
 

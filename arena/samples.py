@@ -74,15 +74,14 @@ def open_samples(
             return str(source), StoredSamples(made, parameters, own)
         target = source if isinstance(source, Target) else load_target(source)
         return target.title, samples_of(target, number or drawn, seed=seed)
-    for name in ("labels", "q") if kind == "matrix" else ():
-        if name not in given:
-            raise ValueError(f"{source} holds a matrix: {name} is needed, too.")
-    labels, secret = given.pop("labels", None), given.pop("secret", None)
+    if kind == "matrix" and (missing := [name for name in ("labels", "q") if name not in given]):
+        raise ValueError(f"{source} holds a matrix: {missing[0]} is needed, too.")
+    paths = {f"{name}_path": given.pop(name, None) for name in ("labels", "secret")}
+    if given or paths["labels_path"] is not None:
+        given = {"matrix": "uniform"} | given
     for name in given.keys() & {"Xs", "Xe"}:
         given[name] = parse_distribution(given[name]) if isinstance(given[name], str) else given[name]
-    problem = {"matrix": "uniform", **given} if given or labels is not None else {}
-    paths = {"labels_path": labels, "secret_path": secret}
-    stored = read_samples(source, problem or None, rounding=rounding, **paths)  # type: ignore[arg-type]
+    stored = read_samples(source, given or None, rounding=rounding, **paths)  # type: ignore[arg-type]
     if number is not None and number > len(stored.samples):
         raise ValueError(f"The number of samples is {number}: {source} has {len(stored.samples)}.")
     return str(source), replace(stored, samples=stored.samples.take(number or len(stored.samples)))

@@ -1,23 +1,25 @@
-"""Targets of a comparison: a layer to learn, with its inputs, its known part and its origin."""
+"""Targets: a layer to learn, with its inputs, its known component and its origin."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from arena.formats import plural
-from arena.origin import FROM_ARRAYS, describe_origin, made_by, made_of_import
+from arena.formats import plural, sentence
 from arena.records import TargetRecord
 from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
+    Fit,
     GaussianInputs,
     GroundTruth,
     Inputs,
+    Learner,
     SphereInputs,
     ValueOracle,
     make_nice_layer,
@@ -31,6 +33,10 @@ from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, che
 from lower import FAMILIES, Family, HardInstance
 from lower.family import FamilyConstructor
 
+FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
+"""The generators of layers that were not generated: given from Python, or read from a trained model."""
+_VERSIONS = {"version": version("attention-bounds"), "numpy": np.__version__}
+_IMPORTED = ("naming", "prefix", "head_dim", "model_dim", "biases", "coordinates")
 InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
@@ -43,7 +49,7 @@ class Target:
     name: str  #: unique
     layer: AttentionLayer
     inputs: Inputs  #: the distribution of the tokens
-    instance: HardInstance | None = None  #: with its secret and its known part; None for other layers
+    instance: HardInstance | None = None  #: with its secret and its known component; None for other layers
     made: Mapping[str, Any] = field(default_factory=dict)  #: how it was made, as stored in files
     title: str = ""  #: in tables; if empty, made of the family, or of the numbers of heads and tokens
     from_file: bool = False  #: whether `made` is what a file says, which nothing checks
@@ -68,6 +74,13 @@ class Target:
     def __repr__(self) -> str:
         return f"<Target {self.name}: {self.title}, k = {self.inputs.tokens}, d = {self.layer.dim}>"
 
+    @property
+    def content(self) -> str:
+        """What distinguishes it from other targets, whatever their names and files."""
+        from arena.fitting import target_stream
+
+        return str(target_stream(self))
+
     @cached_property
     def conditions(self) -> ConditionReport:
         """The non-degeneracy conditions, measured."""
@@ -76,42 +89,28 @@ class Target:
     @cached_property
     def record(self) -> TargetRecord:
         """The record for tables and pages: of a hard instance its certificate, of another layer its conditions."""
-        seed, how, instance = self.made.get("seed"), describe_origin(self.made, self.inputs), self.instance
-        if how and self.from_file:
-            how = f"The file says: {how}"
+        seed, how, instance = self.made.get("seed"), describe_origin(self.made), self.instance
+        if self.from_file:
+            how = f"The file says: {how}" if how else "Read from a file."
         shape = {"heads": self.layer.heads, "tokens": self.inputs.tokens, "dim": self.layer.dim}
         common = {"inputs": inputs_to_json(self.inputs), "seed": seed if isinstance(seed, int) else None}
         about: dict[str, Any] = shape | common
         if instance is None:
-            how = how or "A layer read from a file."
-            known = "Nothing is known in advance: the known part is zero."
-            about |= {"how": how, "known": known, "conditions": tuple(self.conditions.rows())}
+            known = "Nothing is known in advance: the known component is zero."
+            about |= {"known": known, "conditions": tuple(self.conditions.rows())}
         else:
-            family = instance.family
-            how = how or f"A hard instance of the family {family.name}, read from a file."
-            certificate = instance.certificate.with_facts(family.estimates())
-            about |= {"how": how, "known": instance.known.describe(), "certificate": certificate}
-        return TargetRecord(self.name, self.title, self.kind, **about)
+            certificate = instance.certificate.with_facts(instance.family.estimates())
+            about |= {"known": instance.known.describe(), "certificate": certificate}
+        return TargetRecord(self.name, self.title, self.kind, how=how, **about)
 
     def oracle(
         self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
     ) -> ExampleOracle | ValueOracle:
         """A fresh oracle on the target. If its family has noise, so have the labels of random examples.
 
-        Parameters
-        ----------
-        access : "random examples", "value queries" or "samples of rounding"
-            How a learner sees the target; a query has as many tokens as an example. Samples of rounding are read from
-            random examples.
-        noise : float
-            Standard deviation of independent Gaussian noise on every entry of a label.
-        rng : optional
-            Anything `numpy.random.default_rng` accepts (SPEC 7).
-
-        Raises
-        ------
-        ValueError
-            If the noise is out of range, or the labels already have errors.
+        A query has as many tokens as an example; samples of rounding are read from random examples. `noise` is the
+        standard deviation of Gaussian noise on every entry of a label. ValueError if it is out of range, or the labels
+        have errors of their own.
         """
         if access == "value queries":
             return ValueOracle(self.layer, tokens=self.inputs.tokens, noise=noise, rng=rng)
@@ -126,9 +125,17 @@ class Target:
         return ExampleOracle(self.layer, self.inputs, noise=noise, rng=rng)
 
     def ground_truth(self, n: int = 2000, *, rng: Rng = None) -> GroundTruth:
-        """The data for measuring fits: `n` fresh inputs and the known part."""
+        """The data for measuring fits: `n` fresh inputs and the known component."""
         known = None if self.instance is None or self.instance.known.is_zero else self.instance.known
         return GroundTruth.draw(self.layer, self.inputs, n, known=known, rng=rng)
+
+    def measured(self, learner: Learner, *, seed: int) -> tuple[Fit, dict[str, float | None]]:
+        """A learner's fit, its error on what is not known in advance, and that of the worst head's Theta."""
+        from arena.fitting import fit_target
+
+        fit, measures = fit_target(self, learner, seed, each_step=False)
+        theta = 1.0 if fit.layer is None else measures.get("theta_error")
+        return fit, {"error": measures["unknown_part_error"], "theta_error": theta}
 
 
 @checked
@@ -210,7 +217,7 @@ def nice_target(
         name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
         make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed),
         inputs_named(inputs, tokens, dim),
-        made=made_by("nice", parameters, seed=seed),
+        made={"generator": "nice", "parameters": parameters, "seed": seed, **_VERSIONS},
     )
 
 
@@ -255,11 +262,14 @@ def checkpoint_target(
     folder, stem = (path if path.is_dir() else path.parent).resolve().name, imported.source.split(".")[0]
     if stem == "model" and folder:  # the files of all models are named so
         imported, stem = replace(imported, source=f"{folder}/{imported.source}"), folder.split(".")[0]
+    facts: dict[str, Any] = {"file": imported.source, "layer": imported.number, "heads": imported.layer.heads}
+    facts |= {name: getattr(imported, name) for name in _IMPORTED}
     return Target(
         name or f"{stem}-layer-{imported.number}",
         imported.layer,
         inputs_named(inputs, tokens, imported.layer.dim),
-        made=made_of_import(imported),
+        made={"generator": FROM_CHECKPOINT, "notes": list(imported.notes), **_VERSIONS}
+        | {"parameters": facts},
     )
 
 
@@ -293,8 +303,9 @@ def family_target(
     ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
     """
     instance = family.instance(number, rng=seed)
-    which = {"seed": seed} if number is None else {}
-    made = made_by(family.name, {**family.to_json(), "number": number}, **which)
+    parameters = _flat({**family.to_json(), "number": number})
+    made: dict[str, Any] = {"generator": family.name, "parameters": parameters, **_VERSIONS}
+    made |= {"seed": seed} if number is None else {}
     name = name or family.label(instance.layer.heads)
     return Target(name, instance.layer, instance.inputs, instance, made)
 
@@ -347,3 +358,44 @@ def inputs_named(name: str, tokens: int | None, dim: int) -> Inputs:
     if not isinstance(name, str) or name not in INPUTS:
         raise ValueError(f"The inputs are named {shown(name)}: {', '.join(INPUTS)} are known.")
     return INPUTS[name](tokens=tokens, dim=dim)
+
+
+def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that are set, and those of the family that a family builds on, in one mapping."""
+    flat: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, Mapping):
+            flat |= {name: value["family"], **_flat({key: value[key] for key in value if key != "family"})}
+        elif value is not None:
+            flat[name] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def describe_origin(made: Mapping[str, Any]) -> str:
+    """The sentence that describes the origin; empty if `made` lacks the facts, which a file may hold or not."""
+    if made.get("generator") == FROM_ARRAYS:
+        return "A layer given as arrays; stored and used as data."
+    parameters, notes = made.get("parameters"), made.get("notes")
+    if not isinstance(parameters, Mapping) or "generator" not in made:
+        return ""
+    if made["generator"] == FROM_CHECKPOINT:
+        return " ".join(
+            [describe_import(parameters), *map(sentence, map(str, notes if isinstance(notes, list) else ()))]
+        )
+    # sorted, as in a file; lists of numbers are left out, because they are too long for a sentence
+    facts = [f"{key} = {value}" for key, value in sorted(parameters.items()) if not isinstance(value, list)]
+    seed = f", seed {made['seed']}" if "seed" in made else ""
+    return f"Generated by {made['generator']} with {', '.join(facts)}{seed}; stored and used as data."
+
+
+def describe_import(parameters: Mapping[str, Any]) -> str:
+    """A sentence on the origin of a layer of a trained model, without the notes on what was dropped."""
+    value = {name: parameters.get(name, "?") for name in ("file", "layer", "heads", *_IMPORTED)}
+    prefix = f", prefix {value['prefix']}" if value["prefix"] else ""
+    heads = plural(value["heads"], "head") if isinstance(value["heads"], int) else f"{value['heads']} heads"
+    first = f", the first {value['coordinates']} of {value['model_dim']} coordinates kept"
+    return (
+        f"Layer {value['layer']} of {value['file']} ({value['naming']} naming{prefix}): {heads} of dimension "
+        f"{value['head_dim']}, biases {value['biases']}{'' if value['coordinates'] is None else first}; "
+        "stored and used as data."
+    )

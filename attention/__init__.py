@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from attention._arrays import MixedArraysError
     from attention.activations import attention_layer_examples
     from attention.block import (
         Block,
@@ -20,19 +19,17 @@ if TYPE_CHECKING:
     from attention.conditions import check_conditions
     from attention.conversion import convert_torch_module
     from attention.errors import parameter_errors, relative_error, unknown_part_error
-    from attention.examples import ExampleOracle, ExamplesExhaustedError
+    from attention.examples import ExampleOracle
     from attention.feed_forward import FeedForward
-    from attention.files import load_layer, save_layer, write_examples
+    from attention.files import load_layer, save_layer
     from attention.fits import Fit, GroundTruth, Step
     from attention.foreign import FileFormatError
     from attention.generators import (
         make_affinely_dependent_layer,
         make_block_diagonal_layer,
         make_close_heads_layer,
-        make_diagonal_layer,
         make_low_rank_layer,
         make_nice_layer,
-        make_repeated_singular_values_layer,
         make_transformer_shaped_layer,
     )
     from attention.inputs import (
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
         Inputs,
         MarkedInputs,
         PositionedInputs,
-        SliceInputs,
         SphereInputs,
         sinusoidal_positions,
     )
@@ -60,7 +56,6 @@ __all__ = [
     "Block",
     "BooleanInputs",
     "ExampleOracle",
-    "ExamplesExhaustedError",
     "FeedForward",
     "FileFormatError",
     "Fit",
@@ -69,14 +64,12 @@ __all__ = [
     "Inputs",
     "Learner",
     "MarkedInputs",
-    "MixedArraysError",
     "Norm",
     "NotEnoughMemoryError",
     "Outcome",
     "PositionedInputs",
     "QueriesExhaustedError",
     "Recorder",
-    "SliceInputs",
     "SphereInputs",
     "Step",
     "ValueOracle",
@@ -92,12 +85,10 @@ __all__ = [
     "make_affinely_dependent_layer",
     "make_block_diagonal_layer",
     "make_close_heads_layer",
-    "make_diagonal_layer",
     "make_low_rank_layer",
     "make_nice_block",
     "make_nice_layer",
     "make_nice_network",
-    "make_repeated_singular_values_layer",
     "make_transformer_shaped_layer",
     "network_errors",
     "parameter_errors",
@@ -107,5 +98,4 @@ __all__ = [
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",
-    "write_examples",
 ]

@@ -12,10 +12,6 @@ class Unfit(ValueError):
     """A value breaks its constraint; the text says what was given."""
 
 
-class MixedArraysError(ValueError):
-    """One call got arrays of two libraries, say NumPy and torch."""
-
-
 def namespace(*arrays: Any) -> Any:
     """The array-API namespace that `arrays` share; an error if they come from two libraries."""
     for array in arrays:
@@ -30,7 +26,7 @@ def namespace(*arrays: Any) -> Any:
         return array_api_compat.array_namespace(*arrays)
     except TypeError:
         kinds = " and ".join(sorted({type(array).__module__.split(".")[0] for array in arrays}))
-        raise MixedArraysError(
+        raise ValueError(
             f"Got arrays of {kinds} in one call: give arrays of one library, "
             "for example layer.map(torch.from_numpy) to move a layer."
         ) from None

@@ -13,7 +13,7 @@ from attention.foreign import read_json, wrong
 from attention.namings import Naming
 from attention.torch_files import is_pickle, read_torch_settings
 
-_ROTATES = "its queries and keys are rotated by their positions, which no layer of this class does"
+_OTHER = "its logits have terms of the positions, a scale or a window that no layer of this class has"
 RENAME = (
     "if this one computes softmax attention without terms of the positions, rename its tensors, or give the four maps "
     "of a layer to attention.conversion.convert_projections"
@@ -26,11 +26,6 @@ _OTHER_LOGITS = re.compile(
 # a segment of the name of a tensor that holds terms of the positions, after what it belongs to
 _OF_POSITIONS = re.compile(r"((?:.*?\.)??)[^.]*(?:rotary|rel_pos|relative|alibi|(?<![a-z])rope(?![a-z]))")
 _PLAIN_POSITIONS = (None, "absolute", "learned", "sinusoidal", "none", "nope")
-_BESIDE = {
-    "bias_k": "a learned token that no layer of this class has",
-    "bias_v": "a learned token that no layer of this class has",
-    "": "and what it does to the attention is not known here",
-}
 
 
 @dataclass(frozen=True)
@@ -69,10 +64,7 @@ class Config:
             keys.insert(0, "position_embedding_type")
         if not keys:
             return None
-        why = "its logits have terms, a scale or a window that no layer of this class has"
-        if any(word in f"{keys[0]} {positions}" for word in ("rope", "rotary")):
-            why = _ROTATES
-        return f"by {self.path.name} ({keys[0]} = {self.values[keys[0]]!r:.60}), {why}"
+        return f"by {self.path.name} ({keys[0]} = {self.values[keys[0]]!r:.60}), {_OTHER}"
 
     def flag(self, name: str) -> bool | None:
         """Whether this is true, if it is given."""
@@ -111,7 +103,9 @@ def require_plain(shown: Path, naming: Naming, config: Config, names: Collection
     plain = config.values.get("use_rope") is False or config.values.get("position_embedding_type") is not None
     if naming.rotates and not plain:
         unless = "as far as config.json does not say otherwise"
-        raise wrong(shown, f"in models with {naming.name}'s names, {unless}, {_ROTATES}")
+        raise wrong(
+            shown, f"in models with {naming.name}'s names, {unless}, queries and keys are rotated by position"
+        )
     if (causal := naming.causal_for(config.model_type, config.prefix)) is None:
         raise wrong(
             shown,
@@ -121,13 +115,14 @@ def require_plain(shown: Path, naming: Naming, config: Config, names: Collection
     for name in sorted(names):
         match = _OF_POSITIONS.match(name)
         if match and (stem.startswith(match[1]) or match[1].startswith(stem)):
-            why = _ROTATES if re.search("rotary|rope", name) else "its logits have terms of the positions"
-            raise wrong(shown, f"by the tensor {name!r:.200}, {why}")
-    own = {name.removeprefix(stem) for name in names if name.startswith(stem + naming.scope)}
+            raise wrong(shown, f"by the tensor {name!r:.200}, {_OTHER}")
+    own = sorted(name.removeprefix(stem) for name in names if name.startswith(stem + naming.scope))
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
-    if unread := sorted(own - read - naming.known):
-        name, why = next((name, why) for part, why in _BESIDE.items() for name in unread if part in name)
-        raise wrong(shown, f"the layer has {name!r:.200}, {why}")
+    for name in own:
+        if name not in read and not re.fullmatch(naming.known, name.removeprefix(naming.scope)):
+            raise wrong(
+                shown, f"the layer has {name!r:.200}, and what it does to the attention is not known here"
+            )
     return causal or bool(config.flag("is_decoder"))
 
 

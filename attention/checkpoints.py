@@ -1,9 +1,9 @@
 """Read single attention layers from checkpoints of trained models, by the names of their tensors."""
 
 import os
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from attention.checkpoint_config import (
 )
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
 from attention.files import stored_tensors
-from attention.foreign import guarded, read_json, require_file, require_finite, wrong
+from attention.foreign import guarded, read_json, require_finite, wrong
 from attention.namings import NAMINGS, Naming, find_layers, unwrapped
 from attention.torch_files import PICKLES, is_pickle, read_torch_file
 from attention.validation import NonNegativeInt, PositiveInt, checked
@@ -89,15 +89,15 @@ def read_checkpoint_layer(
     ----------
     The names, layouts and options are those of the Hugging Face implementations, timm, fairseq, nanoGPT and PyTorch.
     """
-    shown, places = _locate(Path(path))
-    naming, prefix, stems = _choose(shown, places, prefix)
+    shown, tensors = _locate(Path(path))
+    naming, prefix, stems = _choose(shown, tensors, prefix)
     if layer not in stems:
         raise ValueError(
-            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_ranges(stems)}."
+            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_listed(stems)}."
         )
     stem, config = stems[layer], Config.read(shown, prefix)
-    causal = require_plain(shown, naming, config, places, stem)
-    arrays, types = _read_maps(shown, naming, places, stem)
+    causal = require_plain(shown, naming, config, tensors, stem)
+    arrays, types = _read_maps(shown, naming, tensors, stem)
     (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
     m, notes = head_count(config, heads, p, d, known=known)
     notes += expand_groups(shown, config, arrays, m)
@@ -125,64 +125,57 @@ def read_checkpoint_layer(
 @checked
 def checkpoint_layers(path: str | os.PathLike[str], *, prefix: str | None = None) -> tuple[int, ...]:
     """The numbers of the attention layers in a checkpoint, in order; parameters as of `read_checkpoint_layer`."""
-    shown, places = _locate(Path(path))
-    return tuple(sorted(_choose(shown, places, prefix)[2]))
+    shown, tensors = _locate(Path(path))
+    return tuple(sorted(_choose(shown, tensors, prefix)[2]))
 
 
-_Places = dict[str, tuple[Path, str]]
-"""The file of every tensor and its name there, by its name without segments of wrappers."""
+_Tensors = Mapping[str, Callable[[], tuple[np.ndarray, str]]]
+"""Tensors by name, each as a function that gives the array and its type in the file."""
 
 _ROLES = ("query", "key", "value", "output")
 _KNOWN = f"{', '.join(naming.name for naming in NAMINGS[:-1])} or {NAMINGS[-1].name}"
 _INDEX = ".index.json"
 # in the order in which they are looked for in a folder
 _USUAL = [f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)]
-_ENDS = (".safetensors", *PICKLES)
-_OTHER_KINDS = {
-    "GGUF": rb"GGUF",
-    "HDF5": rb"\x89HDF\r\n\x1a\n",
-    # a protocol buffer whose first field is a version; a safetensors file may begin so, but has a brace as ninth byte
-    "ONNX": rb"\x08[\x01-\x7f][\x12\x1a\x22\x3a\x42](?!.{5}\{)",
-}
 
 
-def _locate(path: Path) -> tuple[Path, _Places]:
-    """The file or index to read, and the place of every tensor."""
+def _locate(path: Path) -> tuple[Path, _Tensors]:
+    """The file or index to read, and its tensors by their names without segments of wrappers."""
     if os.path.isdir(path):
         path = _in_folder(path)
-    if not path.name.endswith(_INDEX):
-        _require_kind(path)
-        files = dict.fromkeys(_opened(path), path)
-    else:
-        weight_map = read_json(path, "index").get("weight_map")
-        if not isinstance(weight_map, dict) or not all(
-            isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
-            for part in weight_map.values()
-        ):
-            raise wrong(path, "the index has no weight_map from names of tensors to names of files beside it")
-        files = {name: path.parent / part for name, part in weight_map.items()}
-    places: _Places = {}
-    for name, file in files.items():
-        if (plain := unwrapped(name)) in places:
-            both = f"{places[plain][1]!r:.200} and {name!r:.200}"
-            raise wrong(path, f"the tensors {both} differ in wrappers only: one of the two is needed")
-        places[plain] = (file, name)
-    return path, places
+    tensors = _parts(path) if path.name.endswith(_INDEX) else _opened(path)
+    plain: dict[str, Any] = {}
+    for name, read in tensors.items():
+        if unwrapped(name) in plain:
+            raise wrong(
+                path, f"{name!r:.200} and another tensor differ in wrappers only: one of the two is needed"
+            )
+        plain[unwrapped(name)] = read
+    return path, plain
 
 
-def _require_kind(path: Path) -> None:
-    """Refuse a file that is empty, or whose first bytes are those of another kind."""
-    require_file(path)
-    with path.open("rb") as file:
-        start = file.read(9)
-    if not start:
-        raise wrong(path, "the file is empty")
-    kind = next((kind for kind, magic in _OTHER_KINDS.items() if re.match(magic, start, re.DOTALL)), None)
-    if kind is not None:
-        raise wrong(
-            path,
-            f"this is a file of kind {kind}: save the model's tensors as safetensors, or with torch.save",
-        )
+def _opened(path: Path) -> _Tensors:
+    return read_torch_file(path) if is_pickle(path) else stored_tensors(path)
+
+
+def _parts(index: Path) -> _Tensors:
+    """The tensors of a checkpoint of several files, which are opened where a tensor is read."""
+    weight_map = read_json(index, "index").get("weight_map")
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
+        for part in weight_map.values()
+    ):
+        raise wrong(index, "the index has no weight_map from names of tensors to names of files beside it")
+
+    opened = cache(_opened)
+
+    def read(path: Path, name: str) -> tuple[np.ndarray, str]:
+        tensors = opened(path)
+        if name not in tensors:
+            raise wrong(path, f"the file holds no tensor named {name!r:.200}")
+        return tensors[name]()
+
+    return {name: partial(read, index.parent / part, name) for name, part in weight_map.items()}
 
 
 def _in_folder(folder: Path) -> Path:
@@ -190,24 +183,24 @@ def _in_folder(folder: Path) -> Path:
         if (folder / name).exists():
             return folder / name
     files = sorted(file.name for file in folder.iterdir())
-    # safetensors first; the last ones are refused by their kind
-    for ends in (_ENDS[:1], _ENDS[1:], (".onnx", ".gguf", ".h5", ".hdf5")):
+    for ends in ((".safetensors",), PICKLES):
         names = [name for name in files if name.lower().endswith(ends)]
         if len(names) == 1:
             return folder / names[0]
         if names:
             raise wrong(folder, f"the folder holds {', '.join(names):.300}; give one of them")
-    raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {', '.join(_ENDS)}")
+    allowed = ", ".join((".safetensors", *PICKLES))
+    raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {allowed}")
 
 
-def _choose(shown: Path, places: _Places, prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
+def _choose(shown: Path, tensors: _Tensors, prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
     """The naming and the full prefix of the model, and the stem of the tensors of each of its layers."""
-    if adapter := sorted(name for name in places if "lora_" in name):
+    if adapter := sorted(name for name in tensors if "lora_" in name):
         merge = "which is not part of the weights: merge it into them (in peft, merge_and_unload)"
         raise wrong(shown, f"the file has an adapter, {adapter[0]!r:.200}, {merge}")
-    layers = find_layers(places)
+    layers = find_layers(tensors)
     if not layers:
-        some = ", ".join(repr(name) for name in sorted(places)[:3]) or "none"
+        some = ", ".join(repr(name) for name in sorted(tensors)[:3]) or "none"
         why = Config.read(shown, "").other_logits or RENAME
         raise wrong(
             shown,
@@ -220,47 +213,24 @@ def _choose(shown: Path, places: _Places, prefix: str | None) -> tuple[Naming, s
         fitting = exact or [at for at in layers if at[1].startswith(prefix)]
     if len(fitting) != 1:
         listed = "; ".join(
-            f"{at[1]!r} ({at[0].name} naming, {_ranges(layers[at])})" for at in fitting or list(layers)
+            f"{at[1]!r} ({at[0].name} naming, {_listed(layers[at])})" for at in fitting or list(layers)
         )
         why = "several models fit" if fitting else f"no layers have the prefix {prefix!r}"
         raise ValueError(f"{shown}: {why}: give as prefix one of {listed}.")
     return *fitting[0], layers[fitting[0]]
 
 
-def _ranges(numbers: Collection[int]) -> str:
-    ordered = sorted(numbers)
-    if len(ordered) > 1 and ordered == list(range(ordered[0], ordered[-1] + 1)):
-        return f"layers {ordered[0]} to {ordered[-1]}"
-    return f"layers {', '.join(map(str, ordered)):.200}"
+def _listed(numbers: Collection[int]) -> str:
+    return f"layers {', '.join(map(str, sorted(numbers))):.200}"
 
 
-def _opened(path: Path) -> Mapping[str, Callable[[], tuple[np.ndarray, str]]]:
-    """The tensors of a file by name, each as a function that gives the array and its type in the file."""
-    return read_torch_file(path) if is_pickle(path) else stored_tensors(path)
-
-
-def _stored(places: _Places, names: Collection[str]) -> dict[str, tuple[np.ndarray, str]]:
-    """Tensors by name, each with its type in the file."""
-    files = {path: _opened(path) for path in {places[name][0] for name in names}}
-    tensors = {}
-    for name in names:
-        path, stored = places[name]
-        if stored not in files[path]:
-            raise wrong(path, f"the file holds no tensor named {stored!r:.200}")
-        array, kind = files[path][stored]()
-        if array.dtype.kind != "f":
-            raise wrong(path, f"tensor {name!r:.200} has dtype {kind}; floats are needed")
-        tensors[name] = require_finite(path, f"tensor {name!r:.200}", array), kind
-    return tensors
-
-
-def _read_maps(shown: Path, naming: Naming, places: _Places, stem: str) -> tuple[dict[str, Any], set[str]]:
+def _read_maps(shown: Path, naming: Naming, tensors: _Tensors, stem: str) -> tuple[dict[str, Any], set[str]]:
     """The four maps, rows as outputs, and the biases that there are, as for `Projections`; the types in the file."""
     names = {
         (role, kind): f"{stem}{module}{kind}"
         for role, module in naming.modules.items()
         for kind in ("weight", "bias")
-        if f"{stem}{module}{kind}" in places
+        if f"{stem}{module}{kind}" in tensors
     }
     in_one = _ROLES[:3]
     weights = {role for role, kind in names if kind == "weight"}
@@ -272,12 +242,15 @@ def _read_maps(shown: Path, naming: Naming, places: _Places, stem: str) -> tuple
     if alone and ("fused", "weight") in names:
         both = f"{names['fused', 'weight']!r:.200} and {alone[0]!r:.200}"
         raise wrong(shown, f"the layer has {both}: one of the two is needed, as they may differ")
-    stored = _stored(places, names.values())
-    arrays = {at: stored[name][0] for at, name in names.items()}
-    if any(
-        array.ndim != (2 if kind == "weight" else 1) or not array.size for (_, kind), array in arrays.items()
-    ):
-        raise wrong(shown, f"the tensors of {stem!r:.200} are no matrices and vectors")
+    arrays, types = {}, set()
+    for (role, kind), name in names.items():
+        array, dtype = tensors[name]()
+        if array.dtype.kind != "f":
+            raise wrong(shown, f"tensor {name!r:.200} has dtype {dtype}; floats are needed")
+        if array.ndim != (2 if kind == "weight" else 1) or not array.size:
+            raise wrong(shown, f"the tensors of {stem!r:.200} are no matrices and vectors")
+        arrays[role, kind] = require_finite(shown, f"tensor {name!r:.200}", array)
+        types.add(dtype)
     if ("fused", "weight") in arrays:
         fused, output = arrays["fused", "weight"], arrays["output", "weight"]
         if len(fused) != 3 * output.shape[1]:
@@ -292,4 +265,4 @@ def _read_maps(shown: Path, naming: Naming, places: _Places, stem: str) -> tuple
         raise wrong(
             shown, f"the maps of queries and outputs of {stem!r:.200} have shapes {shapes}: (p, d) and (d, p)"
         )
-    return maps, {kind for _, kind in stored.values()}
+    return maps, types

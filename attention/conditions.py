@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,7 +18,6 @@ class Condition:
     """One condition, measured."""
 
     name: str  #: the condition; thresholds are set by this name
-    applies_to: Literal["Theta", "W", "shape"]  #: what it is a condition on
     #: the measured value of the worst head or pair; None if there is nothing to measure
     measured: float | None
     better: Literal["small", "large"]  #: which values are better
@@ -27,7 +26,6 @@ class Condition:
     verdict: bool  #: whether it holds; a condition with nothing to measure holds
     #: the value of every head, the worst over its columns or pairs; None if the heads share one value
     per_head: tuple[float, ...] | None
-    explanation: str  #: what is measured, and why it matters
 
 
 @dataclass(frozen=True)
@@ -57,45 +55,30 @@ class ConditionReport:
 
     def rows(self) -> list[dict[str, str]]:
         """A row of text for each condition, by column."""
-        rows = []
-        for condition in self.conditions:
-            measured, wanted = _told_apart(condition.measured, condition.threshold)
-            held = "holds" if condition.verdict else "VIOLATED"
-            verdict = "nothing to measure" if condition.measured is None else held
-            wanted = f"{'<=' if condition.better == 'small' else '>='} {wanted}"
-            texts = (condition.name, condition.applies_to, measured, wanted, verdict)
-            rows.append(dict(zip(("condition", "on", "measured", "wanted", "verdict"), texts, strict=True)))
-        return rows
+        return [
+            {
+                "condition": one.name,
+                "measured": "-" if one.measured is None else f"{one.measured:.3g}",
+                "wanted": f"{'<=' if one.better == 'small' else '>='} {one.threshold:.3g}",
+                "verdict": ("nothing to measure" if one.measured is None else "holds")
+                if one.verdict
+                else "VIOLATED",
+            }
+            for one in self.conditions
+        ]
 
     def __str__(self) -> str:
-        rows = self.rows()
-        header = list(rows[0]) if rows else []
-        lines = [header, *(list(row.values()) for row in rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-        lines.insert(1, ["-" * width for width in widths])
-        table = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-        ]
         tokens = "k not given" if self.tokens is None else f"k={self.tokens} tokens"
-        some = len(self.violated)
-        whole = f"{some} condition{'s' * (some > 1)} violated" if some else "all conditions hold"
-        title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {whole}"
-        return "\n".join([title, *(line.rstrip() for line in table), _NOTE])
+        violated = f"{len(self.violated)} of {len(self.conditions)} conditions violated"
+        verdict = "all conditions hold" if self.satisfied else violated
+        title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {verdict}"
+        rows = self.rows()
+        lines = ["{:32}{:10}{:11}{}".format(*texts) for texts in (rows[0], *(row.values() for row in rows))]
+        return "\n".join([title, *lines, _NOTE])
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values; an infinite value becomes the text "infinity"."""
-        return {
-            "heads": self.heads,
-            "dim": self.dim,
-            "tokens": self.tokens,
-            "satisfied": self.satisfied,
-            "violated": list(self.violated),
-            "conditions": [
-                {name: _plain(value) for name, value in vars(condition).items()}
-                for condition in self.conditions
-            ],
-            "note": _NOTE,
-        }
+        """The report as JSON values, but for infinite numbers."""
+        return asdict(self) | {"satisfied": self.satisfied, "violated": self.violated, "note": _NOTE}
 
 
 _NOTE = (
@@ -127,17 +110,19 @@ def check_conditions(
     The list gives the measure and the default threshold of each condition. ``<A, B>`` is ``Tr(A^T B)``, and ``|A|``
     is the Frobenius norm.
 
-    * theta_incoherence, w_incoherence: ``max |<A_i, A_j>| / (|A_i| |A_j|)`` over pairs; at most 1/4.
-    * theta_stable_rank, w_stable_rank: ``min |A_i|^2 / |A_i|_op^2``; at least ``max(m, k, ln d)``.
-    * theta_trace: ``max Tr(Theta_i)^2 / |Theta_i|^2``; at most 1/4.
-    * theta_heavy_column: ``max |column|^2 / |Theta_i|^2``; at most 1/4.
-    * theta_non_arithmetic: ``max prod_j |cos(t theta_j)|`` over columns theta and t; at most 1/2. The range of t
-      is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at most ``1 / (4 |theta|)``.
-    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``. All other conditions are scale-free.
+    * theta_incoherence, w_incoherence: ``max |<A_i, A_j>| / (|A_i| |A_j|)`` over pairs; at most 1/4, so that
+      heads can be told apart.
+    * theta_stable_rank, w_stable_rank: ``min |A_i|^2 / |A_i|_op^2``; at least ``max(m, k, ln d)``, so that
+      logits are nearly Gaussian.
+    * theta_trace: ``max Tr(Theta_i)^2 / |Theta_i|^2``; at most 1/4, as the logit of a token on itself behaves like the
+      others then.
+    * theta_non_arithmetic: ``max prod_j |cos(t theta_j)|`` over columns theta and t; at most 1/2, as a local
+      limit theorem needs. The range of t is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at
+      most ``1 / (4 |theta|)``.
+    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``, so that patterns are seldom saturated. All other
+      conditions are scale-free.
     * theta_norms_comparable, w_norms_comparable: ``max |A_i| / min |A_i|``; at most 4.
     * theta_pairwise_distance: ``min |Theta_i - Theta_j| / max(|Theta_i|, |Theta_j|)``; at least 1/10.
-    * theta_distinct_singular_values: the smallest gap of neighbouring singular values over the largest value;
-      at least 1e-6. All values that are 0 up to rounding count as one value: theta_stable_rank judges a low rank.
     * theta_linear_independence: the smallest singular value of the stacked ``vec(Theta_i) / |Theta_i|``; at
       least 1/10.
     * theta_affine_independence: singular value m-1 of the stacked ``vec(Theta_i - mean)``, scaled so that the
@@ -145,8 +130,7 @@ def check_conditions(
       the heads; differences from one head would.
     * heads_against_dimension, tokens_against_dimension: ``m / d`` and ``k / d``; at most 1/4.
 
-    Conditions about pairs are vacuous for one head. A zero head has stable rank 0 and no distinct singular values,
-    and its columns lie on a lattice.
+    Conditions about pairs are vacuous for one head. A zero head has stable rank 0, and its columns lie on a lattice.
     O(m d^3 + m^2 d^2).
 
     References
@@ -163,86 +147,39 @@ def check_conditions(
     >>> report["heads_against_dimension"].measured
     0.03125
     """
-    given = dict(thresholds or {})
-    if unknown := set(given) - set(_CONDITIONS):
-        raise ValueError(
-            f"thresholds names {', '.join(sorted(unknown))}: only {', '.join(_CONDITIONS)} have one."
-        )
     m, d = layer.heads, layer.dim
-    measures = {"theta": HeadMeasures(to_numpy(layer.theta)), "w": HeadMeasures(to_numpy(layer.w))}
-    rank = float(max(m, tokens or 1, math.log(d)))
-    by_shape = {"theta_stable_rank": rank, "w_stable_rank": rank, "theta_norms": (1 + math.log(d)) ** 2}
-
-    def judge(name: str) -> Condition:
-        better, default, explanation = _CONDITIONS[name]
-        threshold = float((by_shape | given).get(name, default))  # type: ignore[arg-type]
-        prefix, _, measure = name.partition("_")
-        measured: Any = None
-        if prefix in measures:
-            if m > 1 or measure not in _OF_PAIRS:
-                measured = getattr(measures[prefix], measure)()
-            else:
-                explanation = f"Nothing to measure, as one head makes no pair. {explanation}"
-        elif prefix == "heads":
-            measured = m / d
-        elif tokens is not None:
-            measured = tokens / d
-        else:
-            explanation = f"Nothing to measure, as the number of tokens was not given. {explanation}"
-        per_head = None
-        if isinstance(measured, np.ndarray):
-            per_head = tuple(map(float, measured))
-            measured = max(per_head) if better == "small" else min(per_head)
-        holds = measured is None or (measured <= threshold if better == "small" else measured >= threshold)
-        on = _APPLIES_TO.get(prefix, "shape")
-        return Condition(name, on, measured, better, threshold, bool(holds), per_head, explanation)
-
-    return ConditionReport(
-        heads=m, dim=d, tokens=tokens, conditions=tuple(judge(name) for name in _CONDITIONS)
-    )
+    theta, w = (HeadMeasures(to_numpy(matrices)) for matrices in (layer.theta, layer.w))
+    rank, pairs = float(max(m, tokens or 1, math.log(d))), m > 1
+    table: dict[str, tuple[Any, Literal["small", "large"], float]] = {
+        "theta_incoherence": (theta.incoherence() if pairs else None, "small", 0.25),
+        "theta_stable_rank": (theta.stable_rank(), "large", rank),
+        "theta_trace": (theta.trace(), "small", 0.25),
+        "theta_non_arithmetic": (theta.non_arithmetic(), "small", 0.5),
+        "theta_norms": (theta.norms(), "small", (1 + math.log(d)) ** 2),
+        "theta_norms_comparable": (theta.norms_comparable() if pairs else None, "small", 4.0),
+        "theta_pairwise_distance": (theta.pairwise_distance() if pairs else None, "large", 0.1),
+        "theta_linear_independence": (theta.linear_independence(), "large", 0.1),
+        "theta_affine_independence": (theta.affine_independence() if pairs else None, "large", 0.1),
+        "w_incoherence": (w.incoherence() if pairs else None, "small", 0.25),
+        "w_stable_rank": (w.stable_rank(), "large", rank),
+        "w_norms_comparable": (w.norms_comparable() if pairs else None, "small", 4.0),
+        "heads_against_dimension": (m / d, "small", 0.25),
+        "tokens_against_dimension": (None if tokens is None else tokens / d, "small", 0.25),
+    }
+    given = dict(thresholds or {})
+    if unknown := set(given) - set(table):
+        raise ValueError(f"thresholds names {', '.join(sorted(unknown))}: only {', '.join(table)} have one.")
+    conditions = [
+        _judged(name, measured, better, given.get(name, default))
+        for name, (measured, better, default) in table.items()
+    ]
+    return ConditionReport(heads=m, dim=d, tokens=tokens, conditions=tuple(conditions))
 
 
-_APPLIES_TO: dict[str, Any] = {"theta": "Theta", "w": "W"}
-_OF_PAIRS = {"incoherence", "norms_comparable", "pairwise_distance", "affine_independence"}
-_ZERO = "infinite with a zero head beside others."
-# For each condition: which values are better, the default threshold (None if it depends on the shape), why it matters.
-# The name after "theta_" or "w_" is that of a method of `HeadMeasures`.
-_CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
-    "theta_incoherence": ("small", 0.25, "Heads that point in different directions can be told apart."),
-    "theta_stable_rank": ("large", None, "Many directions matter alike, so that logits are nearly Gaussian."),
-    "theta_trace": ("small", 0.25, "The logit of a token on itself behaves like the logits on the others."),
-    "theta_heavy_column": ("small", 0.25, "No single coordinate of a token decides the logits."),
-    "theta_non_arithmetic": (
-        "small",
-        0.5,
-        "Logits do not lie near a lattice (1), as a local limit theorem needs.",
-    ),
-    "theta_norms": ("small", None, "Logits are at most polylogarithmic: patterns are seldom saturated."),
-    "theta_norms_comparable": ("small", 4.0, f"No head drowns the others; {_ZERO}"),
-    "theta_pairwise_distance": ("large", 0.1, "No two heads attend in nearly the same way."),
-    "theta_distinct_singular_values": ("large", 1e-6, "Singular vectors are determined, not left free."),
-    "theta_linear_independence": ("large", 0.1, "The span of the heads has the dimension m."),
-    "theta_affine_independence": ("large", 0.1, "The affine hull of the heads has the dimension m-1."),
-    "w_incoherence": ("small", 0.25, "The outputs of different heads can be told apart."),
-    "w_stable_rank": ("large", None, "The output of a head keeps many directions of a token."),
-    "w_norms_comparable": ("small", 4.0, f"No head's output drowns the others; {_ZERO}"),
-    "heads_against_dimension": ("small", 0.25, "The number of heads is much smaller than the dimension."),
-    "tokens_against_dimension": ("small", 0.25, "The number of tokens is much smaller than the dimension."),
-}
-
-
-def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
-    """Both numbers with three digits, or with as many as are needed to show that they differ."""
-    if measured is None:
-        return "-", f"{threshold:.3g}"
-    digits = 3
-    # 17 digits distinguish any two floats
-    while digits < 17 and measured != threshold and f"{measured:.{digits}g}" == f"{threshold:.{digits}g}":
-        digits += 1
-    return f"{measured + 0.0:.{digits}g}", f"{threshold:.{digits}g}"  # no minus zero
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(map(_plain, value))
-    return "infinity" if isinstance(value, float) and math.isinf(value) else value
+def _judged(name: str, measured: Any, better: Literal["small", "large"], threshold: float) -> Condition:
+    per_head = None
+    if isinstance(measured, np.ndarray):
+        per_head = tuple(map(float, measured))
+        measured = max(per_head) if better == "small" else min(per_head)
+    holds = measured is None or (measured <= threshold if better == "small" else measured >= threshold)
+    return Condition(name, measured, better, float(threshold), bool(holds), per_head)

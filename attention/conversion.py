@@ -169,8 +169,6 @@ def convert_torch_module(
         beyond = "kdim or vdim: keys and values of other tokens (cross-attention) are no layer of this class"
     elif module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
         beyond = "add_bias_kv or add_zero_attn: a further token that no layer of this class has"
-    elif module._forward_hooks or module._forward_pre_hooks:
-        beyond = "hooks, which may change what it computes: remove them"
     elif not all(torch.is_tensor(one) and not one.is_meta and one.is_floating_point() for one in tensors):
         beyond = "parameters that are complex, quantised or on the meta device: real numbers are needed"
     else:
@@ -224,7 +222,9 @@ def _parameters(
     product = query[:, :, :kept].transpose(0, 2, 1) @ key[:, :, :kept]
     factors = np.ones(m)
     if kept < d:
-        before = _product_norms(query, key)
+        # the norms of query_i^T key_i, from Gram matrices of the small side
+        grams = (query @ query.transpose(0, 2, 1)) * (key @ key.transpose(0, 2, 1))
+        before = np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
         after = np.linalg.norm(product, axis=(1, 2))
         # the kept block is only rounding error; rescaling it would invent a head
         if (empty := after <= 1e-14 * before).any():
@@ -252,25 +252,10 @@ def _biases(
     return (key_bias if np.any(key_bias) else None), (bias[:kept] if np.any(bias[:kept]) else None)
 
 
-def _product_norms(
-    left: Float[np.ndarray, "m h a"], right: Float[np.ndarray, "m h b"]
-) -> Float[np.ndarray, " m"]:
-    """The Frobenius norms of left_i^T right_i, from two Gram matrices of the small side."""
-    grams = (left @ left.transpose(0, 2, 1)) * (right @ right.transpose(0, 2, 1))
-    return np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
-
-
 def _about_biases(projections: Projections) -> list[str]:
-    one_token = _product_norms(projections.value[None], projections.output.T[None])[0]
-    nouns = {"query": "queries", "key": "keys", "value": "values", "output": "output for one token alone"}
-    notes = []
-    for name in projections.biased:
-        size = float(one_token if name == "output" else np.linalg.norm(getattr(projections, name)))
-        norm = float(np.linalg.norm(getattr(projections, f"{name}_bias")))
-        what = f"the size of the {nouns[name]}"
-        share = f"{norm / size:.3g} of {what}" if size > 0 else f"{what} is zero"
-        harmless = ", and without influence on the outputs" if name == "key" else ""
-        notes.append(f"The {name} bias was dropped: {share}{harmless}.")
-    if notes:
-        notes.append("Sizes are root mean squares on tokens of independent coordinates of variance 1.")
-    return notes
+    norms = {name: float(np.linalg.norm(getattr(projections, f"{name}_bias"))) for name in projections.biased}
+    harmless = {"key": ", and it has no influence on the outputs"}
+    return [
+        f"The {name} bias was dropped: its norm is {norm:.3g}{harmless.get(name, '')}."
+        for name, norm in norms.items()
+    ]

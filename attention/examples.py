@@ -1,26 +1,20 @@
 """The example oracle EX(F, D): labelled examples of an unknown layer, every one counted."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import shown
 from attention.files import FilePath, read_array, read_arrays
-from attention.foreign import FileFormatError, wrong
+from attention.foreign import guarded
 from attention.inputs import Inputs, Rng
-from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator, require_array
-
-_MOST_WORKERS = 100_000  # one generator each: to make more takes minutes
+from attention.validation import NonNegativeFloat, checked, count, random_generator, require_array
 
 Target = Callable[[np.ndarray], Any]
 Noise = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
-
-
-class ExamplesExhaustedError(ValueError):
-    """More examples were asked for than a finite set of examples holds."""
 
 
 class ExampleOracle:
@@ -40,8 +34,8 @@ class ExampleOracle:
 
     Notes
     -----
-    A learner gets labels from `draw` only, so `drawn` is the number that a sample-complexity statement
-    counts. `split` gives independent streams for workers; their draws count here too.
+    A learner gets labels from `draw` only, so `drawn` is the number that a sample-complexity statement counts.
+    `split` gives independent streams, whose draws count here too.
 
     Examples
     --------
@@ -59,7 +53,7 @@ class ExampleOracle:
         self._target, self._inputs, self._noise = target, inputs, noise
         self._rng = random_generator(rng)
         self._left: tuple[np.ndarray, np.ndarray] | None = None  # of given examples
-        self.held_out: tuple[np.ndarray, np.ndarray] | None = None
+        self.held_out: tuple[np.ndarray, ...] | None = None
         self.tokens, self.dim = inputs.tokens, inputs.dim
         self._drawn = 0
         self._streams: list[ExampleOracle] = []
@@ -71,7 +65,7 @@ class ExampleOracle:
         x: Float[np.ndarray, "n k d"],
         y: Float[np.ndarray, "n k d"],
         *,
-        held_out: tuple[np.ndarray, np.ndarray] | None = None,
+        held_out: tuple[Float[np.ndarray, "h k d"], ...] | None = None,
     ) -> "ExampleOracle":
         """An oracle that serves copies of the given examples, each once and in order; then it raises an error.
 
@@ -83,13 +77,8 @@ class ExampleOracle:
             Other examples, to judge fits; a learner that would hold examples out takes these instead.
         """
         oracle = cls.__new__(cls)
-        if held_out is not None:
-            if not isinstance(held_out, tuple) or len(held_out) != 2:
-                raise ValueError(
-                    f"held_out is {shown(held_out)}: inputs and their labels, two arrays, are needed."
-                )
-            for name, array in zip(("inputs of held_out", "labels of held_out"), held_out, strict=True):
-                require_array(name, array)
+        if held_out is not None and len(held_out) != 2:
+            raise ValueError(f"held_out has {len(held_out)} arrays: two are needed, inputs and their labels.")
         oracle.held_out = held_out
         oracle._left = np.array(x), np.array(y)
         oracle.tokens, oracle.dim = x.shape[1:]
@@ -107,21 +96,12 @@ class ExampleOracle:
             x, y = read_arrays(x_path, names=("x", "y")).values()
         else:
             x, y = read_array(x_path), read_array(y_path)
-        paths = {"x": Path(x_path), "y": Path(x_path if y_path is None else y_path)}
-        for name, array in (("x", x), ("y", y)):
-            if array.ndim != 3 or 0 in array.shape:
-                raise wrong(
-                    paths[name],
-                    f"{name} has the shape {array.shape}: (n, k, d), examples by tokens by coordinates, is needed",
-                )
-        if x.shape != y.shape:
-            raise wrong(
-                paths["y"], f"y has the shape {y.shape}: {x.shape}, that of x in {paths['x']}, is needed"
-            )
-        try:
-            return cls.from_arrays(x, y)
-        except ValueError as error:
-            raise FileFormatError(f"{x_path}: {error}") from None
+        for name, array, shape, path in (
+            ("x", x, ("n", "k", "d"), x_path),
+            ("y", y, x.shape, y_path or x_path),
+        ):
+            guarded(Path(path), "it holds no examples", partial(require_array, name, array, shape))
+        return cls.from_arrays(x, y)
 
     @property
     def drawn(self) -> int:
@@ -136,13 +116,13 @@ class ExampleOracle:
     def draw(self, n: int) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
         """Draw `n` examples: token matrices and their labels.
 
-        An ExamplesExhaustedError if the oracle serves given examples and fewer than `n` are left; it then draws none.
+        A ValueError if the oracle serves given examples and fewer than `n` are left; it then draws none.
         """
         n = count("n", n, least=0)
         if self._left is not None:
             x, y = self._left
             if n > len(x):
-                raise ExamplesExhaustedError(
+                raise ValueError(
                     f"{n} examples were asked for and {len(x)} are left: give the learner a smaller budget, or more "
                     "examples."
                 )
@@ -158,22 +138,13 @@ class ExampleOracle:
             y = y + self._noise * self._rng.standard_normal(y.shape)
         return x, y
 
-    @checked
-    def split(self, workers: Annotated[int, Whole(1, _MOST_WORKERS)]) -> list["ExampleOracle"]:
-        """Independent oracles for `workers` workers; given examples are divided among them, not repeated."""
+    def split(self, streams: int) -> list["ExampleOracle"]:
+        """Oracles with independent random streams; given examples are served in turn, by this oracle itself."""
         if self._left is not None:
-            x, y = self._left
-            if len(x) < workers:
-                raise ExamplesExhaustedError(
-                    f"{len(x)} examples are left: too few for {workers} workers, who need at least one each."
-                )
-            parts = zip(np.array_split(x, workers), np.array_split(y, workers), strict=True)
-            streams = [ExampleOracle.from_arrays(*part) for part in parts]
-            self._left = x[:0], y[:0]
-        else:
-            streams = [
-                ExampleOracle(self._target, self._inputs, noise=self._noise, rng=rng)
-                for rng in self._rng.spawn(workers)
-            ]
-        self._streams.extend(streams)
-        return streams
+            return [self] * streams
+        made = [
+            ExampleOracle(self._target, self._inputs, noise=self._noise, rng=rng)
+            for rng in self._rng.spawn(streams)
+        ]
+        self._streams.extend(made)
+        return made

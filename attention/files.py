@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-from numpy.typing import ArrayLike
 
 from attention._arrays import shown, to_numpy
 from attention.foreign import (
@@ -31,7 +30,6 @@ from attention.foreign import (
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
-from attention.memory import require_memory
 from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
 from attention.validation import checked, require_array
 
@@ -43,7 +41,6 @@ __all__ = [
     "read_arrays",
     "read_tensors",
     "save_layer",
-    "write_examples",
     "write_tensors",
     "write_whole",
 ]
@@ -110,8 +107,6 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
         strict_json(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"The metadata have no JSON form that can be read back: {error}.") from None
-    # the library copies every array twice, and panics without memory
-    require_memory(f"Writing {path}", 2 * sum(array.nbytes for array in arrays.values()))
     data = safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text})
     if (length := int.from_bytes(data[:8], "little")) > JSON_LIMIT:
         raise ValueError(f"The header takes {length} bytes: put what is large into the tensors.")
@@ -216,14 +211,6 @@ def read_array(path: FilePath) -> np.ndarray:
     if len(arrays) != 1:
         raise wrong(Path(path), f"the file holds {len(arrays)} arrays where one is needed")
     return next(iter(arrays.values()))
-
-
-def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
-    """Write token matrices and their labels (n, k, d) as one file, for `ExampleOracle.from_files`."""
-    x, y = (_writable_array(name, array) for name, array in (("x", x), ("y", y)))
-    if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
-        raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
-    write_tensors(path, "examples", {"x": x, "y": y}, {})
 
 
 def write_whole(path: FilePath, data: bytes) -> None:

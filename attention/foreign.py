@@ -74,16 +74,14 @@ def strict_json(text: str | bytes) -> Any:
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite)
+        deep = _levels(value) > _DEEPEST
     except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    _require_flat(value)
-    if _SURROGATE.search(text):  # a pair of them is a character, one alone has no UTF-8
+        deep = True
+    if deep:
+        raise ValueError(f"it has more than {_DEEPEST} levels")
+    if re.search(r"\\u[dD][89a-fA-F]", text):  # a pair of surrogates is a character, one alone has no UTF-8
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
-
-
-_TOO_DEEP = f"it has more than {_DEEPEST} levels"
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -100,18 +98,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _require_flat(value: Any) -> None:
-    level = [value]
-    for _ in range(_DEEPEST):
-        level = [
-            item
-            for part in level
-            if isinstance(part, dict | list)
-            for item in (part.values() if isinstance(part, dict) else part)
-        ]
-        if not level:
-            return
-    raise ValueError(_TOO_DEEP)
+def _levels(value: Any) -> int:
+    """How many lists and objects are within one another."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if items is None else 1 + max(map(_levels, items), default=0)
 
 
 class FileFormatError(ValueError):

@@ -11,9 +11,11 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
+from attention._arrays import shown
 from attention.head_measures import HeadMeasures
 from attention.inputs import Rng
-from attention.layer import AttentionLayer, require_layer_memory
+from attention.layer import AttentionLayer
+from attention.memory import require_memory
 from attention.validation import (
     NonNegativeFloat,
     PositiveFloat,
@@ -47,20 +49,6 @@ def make_nice_layer(
     return AttentionLayer(theta=theta, w=_nice_w(heads, dim, rng))
 
 
-def make_diagonal_layer(*, heads: int, dim: int, sigma: float = 2.0, rng: Rng = None) -> AttentionLayer:
-    """Draw a layer whose attention matrices are diagonal: Theta_jj from N(0, sigma^2/d).
-
-    The logits of a token lie on a lattice, and that of a token on itself is the constant Tr(Theta). O(m d^2).
-
-    Examples
-    --------
-    >>> layer = make_diagonal_layer(heads=1, dim=3, rng=0)
-    >>> (layer.theta[0] != 0).sum(axis=0)
-    array([1, 1, 1])
-    """
-    return make_block_diagonal_layer(heads=heads, dim=dim, block=1, sigma=sigma, rng=rng)
-
-
 @checked
 def make_block_diagonal_layer(
     *,
@@ -73,7 +61,8 @@ def make_block_diagonal_layer(
     """Draw a layer whose attention matrices are block diagonal with Gaussian blocks of size `block`.
 
     The last block is smaller if `block` does not divide d. Entries inside the blocks are N(0, sigma^2 / s), with s
-    their number in one matrix. O(m d^2).
+    their number in one matrix. With blocks of 1, logits lie on a lattice, and that of a token on itself is the
+    constant Tr(Theta). O(m d^2).
     """
     rng = _begin(heads, dim, rng, block=block)
     part = np.arange(dim) // block
@@ -130,29 +119,6 @@ def make_close_heads_layer(
     sine = min(gap / math.sqrt(2), 1.0)
     theta = sigma * (math.sqrt((1 - sine) * (1 + sine)) * common + sine * np.stack(own))
     return AttentionLayer(theta=theta, w=_nice_w(heads, dim, rng))
-
-
-@checked
-def make_repeated_singular_values_layer(
-    *,
-    heads: PositiveInt,
-    dim: PositiveInt,
-    multiplicity: Annotated[int, Whole(2)] = 2,
-    sigma: NonNegativeFloat = 2.0,
-    rng: Rng = None,
-) -> AttentionLayer:
-    """Draw a layer whose attention matrices have every singular value `multiplicity` times.
-
-    The smallest value occurs less often if `multiplicity` does not divide d. If `multiplicity` is d, every Theta_i is a
-    multiple of an orthogonal matrix. The layer is a nice layer in which each run of neighbouring singular values is
-    replaced by its root mean square; this preserves every norm |Theta_i|. O(m d^3).
-    """
-    rng = _begin(heads, dim, rng, multiplicity=multiplicity)
-    left, values, right = np.linalg.svd(rng.standard_normal((heads, dim, dim)) * (sigma / dim))
-    for first in range(0, dim, multiplicity):
-        run = values[:, first : first + multiplicity]
-        run[:] = np.sqrt(np.mean(run**2, axis=1, keepdims=True))
-    return AttentionLayer(theta=(left * values[:, None, :]) @ right, w=_nice_w(heads, dim, rng))
 
 
 @checked
@@ -274,7 +240,11 @@ def _begin(heads: int, dim: int, rng: Rng, **at_most: int) -> np.random.Generato
     for name, value in at_most.items():
         if value > dim:
             raise ValueError(f"{name} is {value}: at most {dim}, the dimension, is allowed.")
-    require_layer_memory(heads, dim, arrays=6)
+    require_memory(
+        f"A layer of {shown(heads)} heads in {shown(dim)} dimensions",
+        48 * heads * dim**2,
+        advice="take fewer heads or fewer dimensions",
+    )
     return random_generator(rng)
 
 

@@ -1,6 +1,7 @@
 """Measures of the matrices of heads, on which learning depends: norms, ranks, angles, how near to a lattice."""
 
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float
@@ -14,18 +15,16 @@ _AT_ONCE = 16  # coordinates to multiply before dropping grid points that cannot
 class HeadMeasures:
     """The measures of the conditions, for matrices A_1, .., A_m given as an array (m, d, d).
 
-    Each head is first divided by its largest entry, so that squares neither overflow nor vanish; zero heads stay
-    zero.
+    All are first divided by their largest entry, so that squares neither overflow nor vanish.
     """
 
     def __init__(self, heads: Float[np.ndarray, "m d d"]) -> None:
         self._epsilon = float(np.finfo(heads.dtype).eps)
         heads = np.asarray(heads, dtype=np.float64)
         self._m, self._d, _ = heads.shape
-        scale = np.abs(heads).max(axis=(1, 2))
-        self._scale = np.where(scale > 0, scale, 1.0)
-        self._heads = heads / self._scale[:, None, None]
-        self._size = np.linalg.norm(self._heads, axis=(1, 2))  # 0 for a zero head, else from 1 to d
+        self._scale = float(np.abs(heads).max()) or 1.0
+        self._heads = heads / self._scale
+        self._size = np.linalg.norm(self._heads, axis=(1, 2))
         self._per_size = np.divide(1.0, self._size, out=np.zeros(self._m), where=self._size > 0)
 
     def norms(self) -> Float[np.ndarray, " m"]:
@@ -35,9 +34,8 @@ class HeadMeasures:
 
     def norms_comparable(self) -> float:
         """Max |A_i| / min |A_i|; infinite with a zero head beside others, 1 if all are zero."""
-        sizes = np.sort(self._size * (self._scale / self._scale.max()))
-        with np.errstate(over="ignore"):
-            return 1.0 if sizes[-1] == 0 else np.inf if sizes[0] == 0 else float(sizes[-1] / sizes[0])
+        least, largest = float(self._size.min()), float(self._size.max())
+        return 1.0 if largest == 0 else np.inf if least == 0 else largest / least
 
     def incoherence(self) -> Float[np.ndarray, " m"]:
         """The largest |<A_i, A_j>| / (|A_i| |A_j|) of every head over the other heads."""
@@ -54,35 +52,18 @@ class HeadMeasures:
         """Tr(A_i)^2 / |A_i|^2; 0 for a zero head."""
         return (np.trace(self._heads, axis1=1, axis2=2) * self._per_size) ** 2
 
-    def heavy_column(self) -> Float[np.ndarray, " m"]:
-        """The largest squared norm of a column of A_i over |A_i|^2; 0 for a zero head."""
-        return (np.linalg.norm(self._heads, axis=1).max(axis=1) * self._per_size) ** 2
-
     def non_arithmetic(self) -> Float[np.ndarray, " m"]:
         """The largest `largest_characteristic_value` of the columns of every head; 1 if a column is zero."""
         return np.array([largest_characteristic_value(head).max() for head in self._heads])
 
     def pairwise_distance(self) -> Float[np.ndarray, " m"]:
         """The smallest |A_i - A_j| / max(|A_i|, |A_j|) of every head over the others; 0 for two zero heads."""
-        relative = self._scale / self._scale.max()
-        heads, sizes = self._heads * relative[:, None, None], self._size * relative
         distance = np.full((self._m, self._m), np.inf)
-        for i in range(self._m):
-            for j in range(i):  # differences, not expanded squares: those lose half the digits of close heads
-                larger = max(sizes[i], sizes[j])
-                gap = np.linalg.norm(heads[i] - heads[j]) / larger if larger > 0 else 0.0
-                distance[i, j] = distance[j, i] = gap
+        for i, j in combinations(range(self._m), 2):
+            # a difference, not expanded squares: those lose half the digits of close heads
+            gap = np.linalg.norm(self._heads[i] - self._heads[j])
+            distance[i, j] = distance[j, i] = gap / (max(self._size[i], self._size[j]) or 1.0)
         return distance.min(axis=1)
-
-    def distinct_singular_values(self) -> Float[np.ndarray, " m"]:
-        """The smallest gap of neighbouring singular values over the largest one; values of 0 count once."""
-        gaps = np.zeros(self._m)
-        for head, values in enumerate(self._singular_values):
-            if values[0] > 0:
-                rank = int((values > self._d * self._epsilon * values[0]).sum())
-                distinct = np.append(values[:rank], [0.0] if rank < self._d else [])
-                gaps[head] = (distinct[:-1] - distinct[1:]).min(initial=values[0]) / values[0]
-        return gaps
 
     def linear_independence(self) -> float:
         """The smallest singular value of the stacked vec(A_i) / |A_i|."""
@@ -94,10 +75,9 @@ class HeadMeasures:
         """Singular value m-1 of the stacked vec(A_i - mean), scaled to a root mean square of 1."""
         if self._m - 1 > self._d**2:
             return 0.0
-        heads = self._heads * (self._scale / self._scale.max())[:, None, None]
-        centred = (heads - heads.mean(axis=0)).reshape(self._m, -1)
+        centred = (self._heads - self._heads.mean(axis=0)).reshape(self._m, -1)
         size = np.linalg.norm(centred)
-        if size <= self._m * self._epsilon * np.linalg.norm(heads):  # equal heads, to rounding
+        if size <= self._m * self._epsilon * np.linalg.norm(self._heads):  # equal heads, to rounding
             return 0.0
         return float(np.linalg.svd(centred, compute_uv=False)[self._m - 2] * np.sqrt(self._m - 1) / size)
 

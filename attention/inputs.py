@@ -1,7 +1,7 @@
 """Where the token matrices X come from: Boolean, Gaussian, sphere, slice tokens, positions and constants."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from attention._arrays import shown
 from attention.memory import require_memory
-from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator, real_array
+from attention.validation import PositiveInt, checked, count, random_generator, real_array
 
 _DRAWING = 40  # bytes per number while matrices are drawn, temporary arrays included
 Rng = Any  # whatever numpy.random.default_rng accepts (SPEC 7)
@@ -32,12 +32,17 @@ class Inputs(Protocol):
         """Draw `n` independent token matrices."""
 
 
+@dataclass(frozen=True)
+@checked
 class _Drawn:
     """A distribution that draws its own matrices; it first checks that they fit into memory."""
 
+    tokens: PositiveInt
+    dim: PositiveInt
+
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` independent token matrices; O(n k d)."""
-        n, k, d = count("n", n, least=0), self.tokens, self.dim  # type: ignore[attr-defined]
+        n, k, d = count("n", n, least=0), self.tokens, self.dim
         require_memory(
             f"Drawing n = {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
             _DRAWING * max(n, 1) * k * d,
@@ -50,14 +55,7 @@ class _Drawn:
 
 
 @dataclass(frozen=True)
-@checked
-class _TokenShape(_Drawn):
-    tokens: PositiveInt
-    dim: PositiveInt
-
-
-@dataclass(frozen=True)
-class BooleanInputs(_TokenShape):
+class BooleanInputs(_Drawn):
     """Uniform tokens in {-1, 1}^d: the distribution of the paper's theorems.
 
     Examples
@@ -73,7 +71,7 @@ class BooleanInputs(_TokenShape):
 
 
 @dataclass(frozen=True)
-class GaussianInputs(_TokenShape):
+class GaussianInputs(_Drawn):
     """Independent standard normal tokens."""
 
     def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
@@ -81,57 +79,12 @@ class GaussianInputs(_TokenShape):
 
 
 @dataclass(frozen=True)
-class SphereInputs(_TokenShape):
+class SphereInputs(_Drawn):
     """Tokens uniform on the sphere of radius sqrt(d)."""
 
     def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
         x = rng.standard_normal(shape)
         return x * (np.sqrt(self.dim) / np.linalg.norm(x, axis=-1, keepdims=True))
-
-
-@dataclass(frozen=True)
-@checked
-class SliceInputs(_Drawn):
-    """Boolean tokens conditioned on the Hamming weights of fixed substrings (the talk's local concentration).
-
-    Parameters
-    ----------
-    blocks : sequence of int
-        Lengths of the consecutive substrings of a token; they add up to d.
-    weights : sequence of k sequences of int
-        For each token, the number of +1 entries in each of its substrings.
-    """
-
-    blocks: Sequence[PositiveInt]
-    weights: Sequence[Sequence[NonNegativeInt]]
-
-    def __post_init__(self) -> None:
-        if not self.blocks or not self.weights:
-            raise ValueError("blocks or weights is empty: at least one substring and one token are needed.")
-        for row in self.weights:
-            if len(row) != len(self.blocks) or any(a > b for a, b in zip(row, self.blocks, strict=True)):
-                raise ValueError(
-                    f"weights has a row {row} for blocks {self.blocks}: one weight a block, at most its length, is "
-                    "needed."
-                )
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens."""
-        return len(self.weights)
-
-    @property
-    def dim(self) -> int:
-        """The number of coordinates of a token."""
-        return sum(self.blocks)
-
-    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
-        n, k, _ = shape
-        parts = []
-        for size, *ones in zip(self.blocks, *self.weights, strict=True):
-            order = rng.random((n, k, size)).argsort(axis=-1)
-            parts.append(np.where(order < np.asarray(ones)[:, None], 1.0, -1.0))
-        return np.concatenate(parts, axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,10 +175,6 @@ def sinusoidal_positions(
     tokens: PositiveInt, dim: PositiveInt, *, scale: float = 1.0
 ) -> Float[np.ndarray, "k d"]:
     """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5), times `scale`."""
-    require_memory(
-        f"Positions of {shown(tokens)} tokens in {shown(dim)} dimensions",
-        40 * tokens * dim + 32 * (tokens + dim),
-    )
     angle = np.arange(tokens)[:, None] / 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
     return scale * np.where(np.arange(dim) % 2 == 0, np.sin(angle), np.cos(angle))
 
@@ -234,7 +183,6 @@ _BY_NAME: dict[str, Any] = {
     "boolean": BooleanInputs,
     "gaussian": GaussianInputs,
     "sphere": SphereInputs,
-    "slice": SliceInputs,
     "positioned": PositionedInputs,
     "marked": MarkedInputs,
 }
@@ -247,18 +195,15 @@ _IN_FILES = {
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
     """`inputs` as plain JSON values; `inputs_from_json` restores it bit for bit."""
-    names = [name for name, kind in _BY_NAME.items() if type(inputs) is kind]
-    if not names:
+    names = {kind: name for name, kind in _BY_NAME.items()}
+    if type(inputs) not in names:
         raise ValueError(
             f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
         )
-    names_of = {field.name: _IN_FILES.get(field.name, field.name) for field in fields(cast(Any, inputs))}
-    parts = {part: getattr(inputs, field) for field, part in names_of.items()}
-    if "inputs" in parts:
-        parts["inputs"] = inputs_to_json(parts["inputs"])
-    if "positions" in parts:
-        parts["positions"] = parts["positions"].tolist()
-    return {"name": names[0]} | parts
+    parts = {field.name: getattr(inputs, field.name) for field in fields(cast(Any, inputs))}
+    if isinstance(inputs, PositionedInputs):
+        parts = {"inputs": inputs_to_json(inputs.inputs), "positions": inputs.positions.tolist()}
+    return {"name": names[type(inputs)]} | {_IN_FILES.get(name, name): part for name, part in parts.items()}
 
 
 def inputs_from_json(data: Mapping[str, Any]) -> Inputs:

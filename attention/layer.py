@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import as_floating, namespace, shown
+from attention._arrays import as_floating, namespace
 from attention.memory import require_memory
 from attention.validation import checked, require_array
 
@@ -236,15 +236,6 @@ def mix(weights: Any, x: Any, xp: Any) -> Any:
     *batch, k, d = x.shape
     m = weights.shape[-2]
     return xp.reshape(xp.matmul(xp.reshape(weights, (*batch, k * m, k)), x), (-1, m * d))
-
-
-def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:
-    """Refuse a layer that does not fit into memory while it is made, with `arrays` arrays of m d^2 numbers."""
-    require_memory(
-        f"A layer of {shown(heads)} heads in {shown(dim)} dimensions",
-        8 * arrays * heads * dim**2,
-        advice="take fewer heads or fewer dimensions",
-    )
 
 
 def require_no_overflow(what: str, array: Any, xp: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazily(package: str, file: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: it imports the names listed below `if TYPE_CHECKING:` in the package's file.
+    """The `__getattr__` of a package: it imports the names of the indented imports in the package's file.
 
     Parameters
     ----------
@@ -22,17 +22,12 @@ def lazily(package: str, file: str) -> Callable[[str], Any]:
     >>> lazily("upper", upper.__file__)("Newton")
     <class 'upper.newton.learner.Newton'>
     """
-    homes: dict[str, str] = {}
-    for block in ast.parse(Path(file).read_bytes()).body:
-        if (
-            isinstance(block, ast.If)
-            and isinstance(block.test, ast.Name)
-            and block.test.id == "TYPE_CHECKING"
-        ):
-            for line in block.body:
-                assert isinstance(line, ast.ImportFrom)
-                assert line.module is not None
-                homes |= {alias.name: line.module for alias in line.names}
+    homes = {
+        alias.name: line.module
+        for line in ast.walk(ast.parse(Path(file).read_bytes()))
+        if isinstance(line, ast.ImportFrom) and line.module is not None and line.col_offset
+        for alias in line.names
+    }
     modules = {home.removeprefix(f"{package}.").split(".")[0] for home in homes.values()}
 
     def get(name: str) -> Any:

@@ -3,15 +3,12 @@
 import contextlib
 import math
 import sys
-from collections.abc import Iterator
-from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["available_memory", "memory_limited_to", "memory_text", "require_memory"]
+__all__ = ["available_memory", "memory_text", "require_memory"]
 
 _SMALL = 64 << 20  # never refuse less than this: asking the system takes longer than small work
 _SHARE = 0.9  # the share of the free memory that one request may take; other arrays need the rest
-_LIMIT: ContextVar[int | None] = ContextVar("_LIMIT", default=None)
 
 
 class NotEnoughMemoryError(ValueError):
@@ -32,13 +29,12 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
 
     Examples
     --------
-    >>> with memory_limited_to(2**30):
-    ...     require_memory("The table", 2**40, advice="take fewer rows")
+    >>> require_memory("The table", 2**80, advice="take fewer rows")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    attention.memory.NotEnoughMemoryError: The table needs 1 TiB of memory, and 1 GiB are free: take fewer rows.
+    attention.memory.NotEnoughMemoryError: The table needs 1.049e+06 EiB of memory, and ... are free: take fewer rows.
     """
-    if _LIMIT.get() is None and needed <= _SMALL:
+    if needed <= _SMALL:
         return
     free = available_memory()
     if needed > _SHARE * free:
@@ -48,29 +44,17 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
 
 
 def available_memory() -> int:
-    """The bytes that the system and the memory limit of this container (control groups 1 or 2) leave free."""
-    if (limit := _LIMIT.get()) is not None:
-        return limit
+    """The bytes that the system and the memory limit of this container leave free."""
     free = [sys.maxsize]
     with contextlib.suppress(OSError, ValueError, IndexError):  # a system that does not say
         text = Path("/proc/meminfo").read_text(encoding="utf-8")
         free.append(1024 * int(text.split("MemAvailable:")[1].split()[0]))
-    for most, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
-        folder = Path("/sys/fs/cgroup", "" if most == "max" else "memory")
-        with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
-            limit, taken = (int((folder / f"memory.{name}").read_text()) for name in (most, used))
-            free.append(limit - taken)
+    with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
+        limit, used = (
+            int(Path("/sys/fs/cgroup", f"memory.{name}").read_text()) for name in ("max", "current")
+        )
+        free.append(limit - used)
     return max(0, min(free))
-
-
-@contextlib.contextmanager
-def memory_limited_to(limit: int) -> Iterator[None]:
-    """Within this context, `available_memory` is `limit` bytes, whatever the machine has."""
-    token = _LIMIT.set(limit)
-    try:
-        yield
-    finally:
-        _LIMIT.reset(token)
 
 
 def memory_text(size: int | float) -> str:

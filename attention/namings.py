@@ -4,10 +4,13 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 _NEVER, _ALWAYS = r"(?!)", r".*"
 # old fairseq calls the encoder of RoBERTa decoder.sentence_encoder
 _DECODER = r"(?:.*\.)?decoder\.(?!sentence_encoder).*"
+_ROLES = {2: ("fused", "output"), 4: ("query", "key", "value", "output")}
+_ROLES[5] = ("fused", *_ROLES[4])
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,10 +18,11 @@ class Naming:
     """The names and the layout of the tensors of a layer, in one family of models.
 
     A layer's tensors are named ``PREFIX LAYERS.N.MODULE``, with `layers` before the number; without `layers`, as in
-    ``PREFIX N.INNER.MODULE``, the names between are free, and the number may be absent. `modules` maps a role to the
-    start of its tensors' names; "fused" is query, key and value in one, which may be given beside the three. All
-    tensors of attention begin with `scope`; those in `known` do not change what the layer computes. `norm` says whether
-    the layer norm is before the layer or after it; None if it is not known.
+    ``PREFIX N.INNER.MODULE``, the names between are free, and the number may be absent. All tensors of attention begin
+    with `scope`. `tensors` has the rest of their starts: those of queries, keys, values and outputs; or that of the
+    first three in one and that of outputs; or all five, where the three are in one or apart. `known` is a pattern of
+    other tensors, which do not change what the layer computes. `norm` says whether the layer norm is before the layer
+    or after it; None if it is not known.
 
     `models` maps the model types (patterns) that compute plain softmax attention with these names to a pattern of the
     prefixes whose layers have a causal mask. It is empty for names that models of all types use. `causal` is that
@@ -27,14 +31,20 @@ class Naming:
     """
 
     name: str
-    models: Mapping[str, str]
     layers: str | None
-    modules: Mapping[str, str]
-    scope: str = "attention."
-    known: frozenset[str] = frozenset()
+    scope: str
+    tensors: tuple[str, ...]
+    models: Mapping[str, str]
+    known: str = _NEVER
     causal: str = _NEVER
     norm: str | None = "after"
     rotates: bool = False
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """The start of the names of the tensors of each role; "fused" is query, key and value in one."""
+        starts = [self.scope + start for start in self.tensors]
+        return dict(zip(_ROLES[len(starts)], starts, strict=True))
 
     def place(self, tensor: str) -> tuple[str, int, str] | None:
         """The prefix, the number and the stem of the layer that a weight is of; None if it is of no such layer."""
@@ -90,117 +100,88 @@ def unwrapped(name: str) -> str:
     return ".".join(segment for segment in name.split(".") if segment not in _WRAPPERS)
 
 
-def _separate(*modules: str) -> dict[str, str]:
-    return dict(zip(("query", "key", "value", "output"), modules, strict=True))
-
-
-def _norm(name: str) -> frozenset[str]:
-    return frozenset(f"{name}.{one}" for one in ("weight", "bias", "gamma", "beta"))
-
-
-def _models(causal: str, names: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), causal)
-
-
-_TORCH = {"fused": "in_proj_", "output": "out_proj."} | {
-    one: f"{one[0]}_proj_" for one in ("query", "key", "value")
+_QKV = ("query.", "key.", "value.")
+_BERT = "bert|roberta|xlm-roberta|camembert|electra|data2vec-text|ernie|bert-generation"
+_VIT = "vit|deit|vit_mae|vit_msn|ijepa|dinov2|audio-spectrogram-transformer"
+_TIMM = (
+    r"(vit|deit)_(tiny|small|base|large|huge)(_distilled)?_patch\d+(_reg4|_clip|_siglip)?(_dinov2)?(_\d+)?"
+)
+_TRANSLATES = "bart|mbart|marian|pegasus|m2m_100|blenderbot(-small)?|plbart|whisper|opt"
+_BART = {
+    _TRANSLATES: _DECODER,
+    "clip_vision_model|siglip(_text_model|_vision_model)?": _NEVER,
+    "clip_text_model|biogpt": _ALWAYS,
+    "clip": r"(?:.*\.)?text_model\..*",
 }
+_TORCH = ("in_proj_", "q_proj_", "k_proj_", "v_proj_", "out_proj.")
 
 NAMINGS = (
     Naming(
         "BERT",
-        _models(
-            _NEVER,
-            "bert roberta xlm-roberta camembert electra data2vec-text ernie bert-generation",
-        ),
         "layer",
-        _separate(
-            *(f"attention.self.{one}." for one in ("query", "key", "value")), "attention.output.dense."
-        ),
-        known=_norm("attention.output.LayerNorm"),
+        "attention.",
+        (*(f"self.{role}" for role in _QKV), "output.dense."),
+        {_BERT: _NEVER},
+        known=r"output\.LayerNorm\..*",
     ),
     Naming(
         "DistilBERT",
-        _models(_NEVER, "distilbert"),
         "layer",
-        _separate(*(f"attention.{one}_lin." for one in ("q", "k", "v", "out"))),
+        "attention.",
+        ("q_lin.", "k_lin.", "v_lin.", "out_lin."),
+        {"distilbert": _NEVER},
     ),
     Naming(
-        "ALBERT",
-        _models(_NEVER, "albert"),
-        "albert_layers",
-        _separate(*(f"attention.{one}." for one in ("query", "key", "value", "dense"))),
-        known=_norm("attention.LayerNorm"),
+        "ALBERT", "albert_layers", "attention.", (*_QKV, "dense."), {"albert": _NEVER}, known=r"LayerNorm\..*"
     ),
     Naming(
         "ViT",
-        _models(_NEVER, "vit deit vit_mae vit_msn ijepa dinov2 audio-spectrogram-transformer"),
         "layer",
-        _separate(
-            *(f"attention.attention.{one}." for one in ("query", "key", "value")), "attention.output.dense."
-        ),
+        "attention.",
+        (*(f"attention.{role}" for role in _QKV), "output.dense."),
+        {_VIT: _NEVER},
         norm="before",
     ),
-    Naming(
-        "timm",
-        _models(
-            _NEVER,
-            r"(vit|deit)_(tiny|small|base|large|huge)(_distilled)?_patch\d+(_reg4|_clip|_siglip)?(_dinov2)?(_\d+)?",
-        ),
-        "blocks",
-        {"fused": "attn.qkv.", "output": "attn.proj."},
-        scope="attn.",
-        norm="before",
-    ),
+    Naming("timm", "blocks", "attn.", ("qkv.", "proj."), {_TIMM: _NEVER}, norm="before"),
     Naming(
         "GPT-2",
-        _models(_ALWAYS, "gpt2 imagegpt"),
         "h",
-        {"fused": "attn.c_attn.", "output": "attn.c_proj."},
-        scope="attn.",
-        known=frozenset({"attn.bias", "attn.masked_bias"}),  # the causal mask, which the notes name
+        "attn.",
+        ("c_attn.", "c_proj."),
+        {"gpt2|imagegpt": _ALWAYS},
+        known="(masked_)?bias",  # the causal mask, which the notes name
         causal=_ALWAYS,
         norm="before",
     ),
     Naming(
         "Llama",
-        {},
         "layers",
-        _separate(*(f"self_attn.{one}_proj." for one in "qkvo")),
-        scope="self_attn.",
+        "self_attn.",
+        ("q_proj.", "k_proj.", "v_proj.", "o_proj."),
+        {},
         causal=_ALWAYS,
         norm="before",
         rotates=True,
     ),
     Naming(
         "BART",
-        _models(_DECODER, "bart mbart marian pegasus m2m_100 blenderbot(-small)? plbart whisper opt")
-        | _models(_NEVER, "clip_vision_model siglip(_text_model|_vision_model)?")
-        | _models(_ALWAYS, "clip_text_model biogpt")
-        | {"clip": r"(?:.*\.)?text_model\..*"},
         "layers",
-        _separate(*(f"self_attn.{one}_proj." for one in ("q", "k", "v", "out"))),
-        scope="self_attn.",
+        "self_attn.",
+        ("q_proj.", "k_proj.", "v_proj.", "out_proj."),
+        _BART,
         causal=_DECODER,
         norm=None,
     ),
     Naming(
         "OpenAI's Whisper",
-        _models(_DECODER, "whisper"),
         "blocks",
-        _separate(*(f"attn.{one}." for one in ("query", "key", "value", "out"))),
-        scope="attn.",
+        "attn.",
+        (*_QKV, "out."),
+        {"whisper": _DECODER},
         causal=_DECODER,
         norm="before",
     ),
-    Naming(
-        "PyTorch",
-        {},
-        "layers",
-        {role: f"self_attn.{module}" for role, module in _TORCH.items()},
-        scope="self_attn.",
-        causal=_DECODER,
-    ),
-    Naming("MultiheadAttention", {}, None, _TORCH, scope="", norm=None),
+    Naming("PyTorch", "layers", "self_attn.", _TORCH, {}, causal=_DECODER),
+    Naming("MultiheadAttention", None, "", _TORCH, {}, norm=None),
 )
 """In the order in which they are tried: the last one takes any ``torch.nn.MultiheadAttention`` that is left."""

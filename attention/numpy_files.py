@@ -1,6 +1,5 @@
-"""The files of NumPy, ``.npy`` and ``.npz``: sizes are checked before an array is read, and pickles are refused."""
+"""The files of NumPy, ``.npy`` and ``.npz``: pickles are refused, and archives that inflate to huge ones."""
 
-import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attention.foreign import guarded, printable, require_file, require_finite, wrong
-from attention.memory import memory_text, require_memory
+from attention.memory import memory_text
 
 # times the size of an .npz file that its arrays may have; bits in 64-bit integers have 30
 _MOST_INFLATED = 200
@@ -24,7 +23,7 @@ def read_npy(path: Path) -> np.ndarray:
 
     def read() -> np.ndarray:
         with path.open("rb") as file:
-            return _npy_array(file, path.stat().st_size)
+            return _array(file)
 
     array: np.ndarray = guarded(path, "the file is no valid .npy file", read)
     if array.dtype not in DTYPES.values():
@@ -54,28 +53,16 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 if name in arrays:
                     raise ValueError(f"two arrays are named {name!r:.100}")
                 with archive.open(member) as file:
-                    arrays[name] = _npy_array(file, member.file_size)
+                    arrays[name] = _array(file)
         return arrays
 
     arrays: dict[str, np.ndarray] = guarded(path, "the file is no valid .npz file", read)
     return {name: require_finite(path, f"the array {name:.100}", array) for name, array in arrays.items()}
 
 
-def _npy_array(file: Any, size: int) -> np.ndarray:
-    """The array in a ``.npy`` file of `size` bytes, in the machine's byte order; ValueError if its header lies."""
-    version = np.lib.format.read_magic(file)
-    # later versions differ in the names of fields only, which no array of numbers has
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in read:
-        raise ValueError(f"its format is {version}; 1.0 and 2.0 are read")
-    shape, fortran, dtype = read[version](file)
-    if dtype.hasobject or dtype.names or dtype.subdtype:
-        raise ValueError(f"it holds {dtype!s:.50}, where numbers are needed")
-    needed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or needed != size - file.tell():
-        raise ValueError(
-            f"it holds {size - file.tell()} bytes for an array of shape {shape!s:.100} of {dtype!s:.50}"
-        )
-    require_memory("It", 2 * needed, advice="take fewer numbers")
-    array = np.frombuffer(file.read(needed), dtype).reshape(shape, order="F" if fortran else "C")
-    return array.astype(dtype.newbyteorder("="), order="C")
+def _array(file: Any) -> np.ndarray:
+    """The array in an open ``.npy`` file, in the machine's byte order."""
+    array = np.lib.format.read_array(file, allow_pickle=False)
+    if array.dtype.names or file.read(1):
+        raise ValueError("it holds records, or more than one array")
+    return array.astype(array.dtype.newbyteorder("="), order="C")

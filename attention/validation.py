@@ -9,16 +9,7 @@ import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import jaxtyping
 import numpy as np
@@ -61,10 +52,9 @@ def checked(subject: Checked) -> Checked:
 
     Notes
     -----
-    These annotations are checked: bounds (`Whole`, `Real`), ``Literal``, ``bool``, ``str``, classes, ``Callable``, and
-    sequences and mappings with their entries. Arrays of jaxtyping are checked for their shapes and for finite
-    entries; a name such as ``d`` is one length throughout a call. ``Any`` is not checked. The checks add about 10 us to
-    a call.
+    Bounds (`Whole`, `Real`), ``Literal``, ``bool``, ``str``, classes, ``Callable``, sequences and mappings with their
+    entries, and arrays of jaxtyping are checked: their shapes, and that entries are finite. A name such as ``d`` is one
+    length throughout a call. The checks add about 10 us to a call.
 
     Examples
     --------
@@ -79,14 +69,15 @@ def checked(subject: Checked) -> Checked:
     ValueError: times is 0: a whole number of at least 1 is needed.
     """
     if isinstance(subject, type):
-        own = getattr(subject, "__post_init__", None)  # that of the parent, if the class has none
+        own = getattr(
+            subject, "__post_init__", lambda self: None
+        )  # that of the parent, if the class has none
 
         def post_init(self: Any) -> None:
             given = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
             for name, value in _converted(type(self), given).items():
                 object.__setattr__(self, name, value)
-            if own is not None:
-                own(self)
+            own(self)
 
         subject.__post_init__ = post_init  # type: ignore[attr-defined]
         return subject
@@ -139,53 +130,61 @@ def check(name: str, value: Any, wanted: Any, sizes: Sizes = None) -> Any:
 @functools.cache
 def Whole(least: int | None = None, most: int | None = None) -> Constraint:
     """A whole number within bounds, as in ``Annotated[int, Whole(1, 64)]``."""
-    return _number("a whole number", _to_whole, {"of at least": least, "of at most": most})
+    return _number("a whole number", _to_whole, least=least, most=most)
 
 
 @functools.cache
 def Real(
     *,
-    least: int | float | None = None,
-    above: int | float | None = None,
-    most: int | float | None = None,
-    below: int | float | None = None,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
 ) -> Constraint:
     """A finite number within bounds, as in ``Annotated[float, Real(above=0, most=1)]``."""
-    bounds = {"of at least": least, "above": above, "of at most": most, "below": below}
-    return _number("a finite number", _to_real, bounds)
+    return _number("a finite number", _to_real, least=least, above=above, most=most, below=below)
 
 
-_HOLDS = {"of at least": operator.ge, "above": operator.gt, "of at most": operator.le, "below": operator.lt}
+_WORDS = {
+    "least": ("of at least", operator.ge),
+    "above": ("above", operator.gt),
+    "most": ("of at most", operator.le),
+    "below": ("below", operator.lt),
+}
 
 
-def _number(noun: str, convert: Any, bounds: Any) -> Constraint:
-    bounds = {words: bound for words, bound in bounds.items() if bound is not None}
+def _number(noun: str, convert: Callable[[Any], Any], **limits: float | None) -> Constraint:
+    bounds = [(*_WORDS[name], limit) for name, limit in limits.items() if limit is not None]
 
     def within(value: Any, sizes: Sizes) -> Any:
         number = convert(value)
-        if not all(_HOLDS[words](number, bound) for words, bound in bounds.items()):
+        if not all(holds(number, limit) for _, holds, limit in bounds):
             raise Unfit(shown(number))
         return number
 
-    needed = " and ".join(f"{words} {bound}" for words, bound in bounds.items())
+    needed = " and ".join(f"{words} {limit}" for words, _, limit in bounds)
     return Constraint(f"{noun} {needed}".rstrip(), within)
 
 
 def _to_whole(value: Any) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise Unfit(shown(value))
     try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
         return operator.index(value)
     except TypeError:
         raise Unfit(shown(value)) from None
 
 
 def _to_real(value: Any) -> float:
-    # NumPy would convert Booleans and arrays with one entry to numbers
-    plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
-    if not plain or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "fiu"):
-        raise Unfit(shown(value))
+    # NumPy would convert Booleans, texts and arrays with one entry to numbers
+    kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) and not value.ndim else None
     try:
+        if (
+            isinstance(value, bool | str | bytes)
+            or (kind or "f") not in "fiu"
+            or getattr(value, "ndim", False)
+        ):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise Unfit(shown(value)) from None
@@ -211,7 +210,10 @@ def _constraint(hint: Any) -> Any:
         options = [_constraint(arg) for arg in args]
         return None if None in options else _either(options)
     if origin is Literal:
-        return _one_of(args)
+        return _that_is(
+            lambda value: any(type(value) is type(choice) and value == choice for choice in args),
+            " or ".join(map(repr, args)),
+        )
     if hint in (int, float):
         return Whole() if hint is int else Real()
     if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
@@ -225,12 +227,15 @@ def _constraint(hint: Any) -> Any:
         return _mapping(_constraint(args[1]) if args else None)
     if origin is collections.abc.Callable or hint is Callable:
         return _that_is(callable, "a function")
-    if origin is os.PathLike:
-        return _kind(os.PathLike)
-    protocol = getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False)
-    if isinstance(hint, type) and origin is None and not protocol and hint not in (Any, object, Sequence):
-        return _kind(hint)
-    return None
+    if hint is bool:
+        return _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False", bool)
+    kind = os.PathLike if origin is os.PathLike else hint
+    protocol = getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False)
+    if not isinstance(kind, type) or protocol or kind in (Any, object, Sequence):
+        return None
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    name = {types.NoneType: "None", str: "a text", os.PathLike: "a path"}.get(kind)
+    return _that_is(lambda value: isinstance(value, kind), name or f"{article} {kind.__name__}")
 
 
 def _either(options: Any) -> Constraint:
@@ -247,30 +252,15 @@ def _either(options: Any) -> Constraint:
     return Constraint(", or ".join(option.needed for option in options), convert)
 
 
-def _one_of(allowed: Any) -> Constraint:
-    return _that_is(
-        lambda value: any(type(value) is type(choice) and value == choice for choice in allowed),
-        " or ".join(map(repr, allowed)),
-    )
-
-
 def _that_is(
-    fits: Callable[[Any], bool], needed: str, made: Callable[[Any], Any] | None = None
+    fits: Callable[[Any], bool], needed: str, convert: Callable[[Any], Any] = lambda value: value
 ) -> Constraint:
-    def convert(value: Any, sizes: Sizes) -> Any:
+    def fitting(value: Any, sizes: Sizes) -> Any:
         if not fits(value):
             raise Unfit(described(value))
-        return value if made is None else made(value)
+        return convert(value)
 
-    return Constraint(needed, convert)
-
-
-def _kind(kind: Any) -> Constraint:
-    if kind is bool:
-        return _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False", bool)
-    name = {types.NoneType: "None", str: "a text", os.PathLike: "a path"}.get(kind)
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    return _that_is(lambda value: isinstance(value, kind), name or f"{article} {kind.__name__}")
+    return Constraint(needed, fitting)
 
 
 def _entries(entry: Constraint) -> Constraint:
@@ -293,15 +283,12 @@ def _mapping(entry: Constraint | None) -> Constraint:
     def convert(value: Any, sizes: Sizes) -> Any:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise Unfit(shown(value))
-        if entry is None:
-            return value
         try:
-            return {key: entry.convert(item, sizes) for key, item in value.items()}
+            return {key: entry.convert(item, sizes) for key, item in value.items()} if entry else value
         except Unfit as unfit:
             raise Unfit(f"a mapping to {unfit}") from None
 
-    needed = "a mapping from texts" + ("" if entry is None else f" to {entry.needed}")
-    return Constraint(needed, convert)
+    return Constraint("a mapping from texts" + (f" to {entry.needed}" if entry else ""), convert)
 
 
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
@@ -329,11 +316,6 @@ def real_array(name: str, values: Any, shape: Sequence[Any] = ("...",)) -> np.nd
 def require_array(name: str, array: Any, shape: Sequence[int | str] = ("...",)) -> None:
     """Raise if `array` has another shape (a text in `shape` allows any length), or an entry is not finite."""
     check(name, array, _array(shape, numpy=False))
-
-
-def require_instance(name: str, value: Any, kinds: Any, *, needed: str) -> None:
-    """Raise if `value` is not an instance of `kinds`; `needed` describes what is."""
-    check(name, value, _that_is(lambda given: isinstance(given, kinds), needed))
 
 
 def random_generator(rng: Any) -> np.random.Generator:

@@ -7,17 +7,18 @@ solver's peak there on NumPy, without the examples, beside the solver's own boun
 
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from math import inf, isfinite
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
-from benchmarks.report import Json, Svg, case_words, drawing, show_table, write_json
+from benchmarks.report import Json, Svg, case_words, show_table, write_json
 from runs import single_thread, versions
+from runs.figures import save_figure
+from studies.intervals import slope_interval
+from studies.line_figure import Panel, line_figure
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import EngineName, choose_engine
 
@@ -64,7 +65,7 @@ def run_scaling(targets: int = 5, engine: EngineName = "auto", out: Json = None,
     _show(found)
     write_json(out, found)
     if figure is not None:
-        _draw(found, figure)
+        save_figure(_figure(found), figure)
 
 
 def stated_bytes(n: int, m: int, k: int, d: int) -> int:
@@ -80,24 +81,18 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> dict[str, float] | None
     The interval measures the scatter about a power law. It does not show whether a power law holds; the residuals show
     that. Points that are not finite are left out; None if fewer than three are left.
     """
-    from scipy.special import stdtrit
-
     points = [(a, b) for a, b in zip(x, y, strict=True) if isfinite(b) and b > 0]
     if len(points) < 3:
         return None
     log_x, log_y = np.log(np.array(points).T)
-    apart = log_x - log_x.mean()
-    spread = float(apart @ apart)
-    exponent = float(apart @ log_y) / spread
-    left = log_y - log_y.mean() - exponent * apart
-    free = len(points) - 2
-    half = float(stdtrit(free, 0.975)) * float(np.sqrt(left @ left / (free * spread)))
+    slope = slope_interval(log_x, log_y, confidence=0.95)
+    heights = log_y - slope.estimate * log_x
     return {
-        "exponent": exponent,
-        "low": exponent - half,
-        "high": exponent + half,
-        "factor": float(np.exp(log_y.mean() - exponent * log_x.mean())),
-        "worst residual": float(np.expm1(np.abs(left).max())),
+        "exponent": slope.estimate,
+        "low": slope.low,
+        "high": slope.high,
+        "factor": float(np.exp(heights.mean())),
+        "worst residual": float(np.expm1(np.abs(heights - heights.mean()).max())),
     }
 
 
@@ -220,42 +215,18 @@ def _power(power: Mapping[str, float] | None) -> str:
     return f"{power['exponent']:.2f} ({power['low']:.2f} to {power['high']:.2f})"
 
 
-def _draw(found: Mapping[str, Any], path: Path) -> None:
-    """A panel for each of d, m and k, and for time, examples and memory: the measurements and the fitted power."""
-    rows = {"seconds": None, "examples": "floor", "bytes": "stated bytes"}
-    with drawing(path, (3.4 * len(found["powers"]) + 0.6, 8.6)) as figure:
-        panels = figure.subplots(len(rows), len(found["powers"]), sharey="row", squeeze=False)
-        for column, (name, powers) in enumerate(found["powers"].items()):
+def _figure(found: Mapping[str, Any]) -> Any:
+    """Time, examples and memory by d, m and k: the measurements, the fitted power, and a bound."""
+    panels = []
+    for what, bound in {"seconds": None, "examples": "floor", "bytes": "stated bytes"}.items():
+        for name, powers in found["powers"].items():
             values = _column(found["cases"], name, name)
-            for line, (what, bound) in enumerate(rows.items()):
-                panel = panels[line][column]
-                panel.plot(values, _column(found["cases"], name, what), "o", color="C0", label="measured")
-                if bound is not None:
-                    points = sorted(zip(values, _column(found["cases"], name, bound), strict=True))
-                    for first, second in pairwise(points):
-                        said = _QUANTITIES[bound] if first == points[0] else None
-                        panel.plot(
-                            *zip(first, second, strict=True), "--", color="0.5", linewidth=1, label=said
-                        )
-                if (power := powers[what]) is not None:
-                    ends = np.array([min(values), max(values)], dtype=float)
-                    panel.plot(
-                        ends,
-                        power["factor"] * ends ** power["exponent"],
-                        color="C0",
-                        linewidth=1,
-                        label="fitted power",
-                    )
-                    panel.set_title(f"exponent of {name}: {_power(power)}", fontsize="medium")
-                panel.set_xscale("log")
-                panel.set_yscale("log")
-                panel.set_xticks(values, map(str, values))
-                panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-                panel.set_xlabel(name)
-                if column == 0:
-                    panel.set_ylabel(_QUANTITIES[what])
-        each = (panel.get_legend_handles_labels() for panel in panels[:, 0])
-        legend = {label: handle for one in each for handle, label in zip(*one, strict=True)}
-        figure.legend(
-            legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend), frameon=False
-        )
+            measured = zip(values, _column(found["cases"], name, what), strict=True)
+            grey: dict[str, Any] = {}
+            if bound is not None:
+                grey[_QUANTITIES[bound]] = zip(values, _column(found["cases"], name, bound), strict=True)
+            if (power := powers[what]) is not None:
+                grey["fitted power"] = [(x, power["factor"] * x ** power["exponent"]) for x in values]
+            title = f"{_QUANTITIES[what]}: exponent {_power(power)}"
+            panels.append(Panel(name, title, {"measured": measured}, log_x=True, bounds=grey))
+    return line_figure(panels, columns=len(found["powers"]))

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the code beside the pag
 
 from arena import Target, compare, family_target, learn, lwr_target, nice_target
 from arena.drawing import Drawing
-from arena.summary import Summary
-from arena.views.phase_figures import draw_phases
+from arena.records import Summary
+from arena.views.phases import draw_phases
 from attention.files import write_whole
 from lower import FAMILIES, Key
 from lwe import PRESETS, LWEParameters, LWRFamily, known_reductions
@@ -47,21 +47,29 @@ _TAKE_IT_FOR = {
 }
 
 
+_SIZES = {
+    "sq-designed-steps": {"bits": 6, "heads_count": 4},
+    "sq-centre-threshold": {"bits": 16, "heads_count": 4},
+}
+
+
 def hard_families(dim: int) -> tuple[SQFamily, ...]:
     """The hard families of the page: all that are registered, of the size that each names."""
     known = [one for one in FAMILIES.values() if makes(one, SQFamily)]
-    made = [one.preset(dim=dim, **one.documented) for one in known]
+    made = [one.preset(dim=dim, **_SIZES.get(one.name, {})) for one in known]
     return tuple(sorted(made, key=lambda one: (not one.orthonormal, -one.lowest_degree)))
 
 
 def make_phases(out: Path) -> None:
-    """The figures of paper mode, and those that practical mode alone has."""
+    """The two figures of paper mode, and the search of practical mode."""
     target = nice_target(heads=2, tokens=2, dim=16)
-    for mode, learner in {"paper": "six-phase-paper", "practical": "six-phase"}.items():
-        fit = learn(target, learner, preset="quick").fit
-        for (phase, name), drawing in draw_phases(fit, target.layer).items():
-            if mode == "paper" or name == "residual":
-                drawing.save(out / f"{mode}-phase-{phase}-{name}.svg")
+    paper, practical = (
+        draw_phases(learn(target, learner, preset="quick").fit, target.layer)
+        for learner in ("six-phase-paper", "six-phase")
+    )
+    drawings = {"sum": paper["sum"], "net": paper["search"], "residual": practical["search"]}
+    for name, drawing in drawings.items():
+        drawing.save(out / f"phases-{name}.svg")
 
 
 def make_degrees(out: Path) -> None:

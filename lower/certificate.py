@@ -7,6 +7,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from attention.validation import checked
 
 FORMAT = 2
@@ -329,37 +331,22 @@ class Certificate:
 
         ValueError if it is of another format, or a field is missing, unknown or of the wrong type.
         """
-        try:
-            if type(data["format"]) is not int or data["format"] != FORMAT:
-                raise ValueError(
-                    f"The certificate is of format {data['format']!r:.50}: {FORMAT} is read, and the files without a "
-                    "format that version 0.1.0 wrote before it."
-                )
-            if set(data) != {"format", "family", "facts"} or not isinstance(data["facts"], list):
-                raise KeyError(f"it has {', '.join(map(str, data))}")
-            return cls(data["family"], tuple(map(_fact, data["facts"])))
-        except (TypeError, KeyError) as error:
+        given = dict(data)
+        if (number := given.pop("format", None)) != FORMAT or type(number) is not int:
             raise ValueError(
-                f"A certificate needs a format, a family and facts, and nothing else: {error}."
-            ) from None
+                f"The certificate is of format {number!r:.50}: {FORMAT} is read, and the files without a format that "
+                "version 0.1.0 wrote before it."
+            )
+        certificate = msgspec.convert(given, cls)
+        if certificate.to_json() != data:
+            raise ValueError("A certificate needs a format, a family and facts, and nothing else.")
+        return certificate
 
 
 LEAST_RHO = 0.5
 """The least rho at which the inner product wraps around enough: total variation of about e^(-2 pi^2 / 4) = 0.7 %."""
 FEW_OPERATIONS = 40.0
 """An attack that is estimated at fewer than 2^40 operations breaks an instance; a convention of this project."""
-
-
-def _fact(data: Mapping[str, Any]) -> Fact:
-    names = {"key", "value", "status", "source", "at"}
-    if set(data) != names:
-        raise KeyError(f"a fact has {', '.join(map(str, data))}")
-    value = data["value"]
-    if isinstance(value, list):
-        value = tuple(Word(one) if isinstance(one, str) else one for one in value)
-    elif isinstance(value, str):
-        value = Word(value)
-    return Fact(Key(data["key"]), value, Status(data["status"]), data["source"], data["at"])
 
 
 def _many(fact: Fact, what: str) -> str:

@@ -25,7 +25,6 @@ from lower.known import KnownComponent
 Kind = TypeVar("Kind", bound="type[Family]")
 
 _LEFT_OUT: Any = ...
-_TABLES = ("documented", "compared", "tabled")
 
 FAMILIES: dict[str, "FamilyConstructor"] = {}
 """All families by name: classes that `register` adds, and functions that `constructor` adds."""
@@ -64,18 +63,23 @@ def options_of(make: Callable[..., Any]) -> dict[str, Option]:
 class FamilyConstructor:
     """A way to make families, with a name in files, commands and tables: a class, or a function that returns one."""
 
-    def __init__(self, make: Callable[..., Any], name: str, called: str = "", **tables: Any) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        name: str,
+        called: str = "",
+        compared: Sequence[Mapping[str, Any]] = (),
+        tabled: Sequence[Mapping[str, Any]] = ({},),
+    ) -> None:
         update_wrapper(self, make, updated=())
         self.__doc__ = _with_parameters(make.__doc__ or "", options_of(make))
         self.name, self.called, self._make = name, called, make
         self.result: type[Family] = make if isinstance(make, type) else make.__annotations__["return"]
-        #: the parameters in the table of the documentation; the others have their presets
-        self.documented: Mapping[str, Any] = tables.get("documented", {})
         #: the parameters of its targets in a comparison without explicit targets; the others have their presets
-        self.compared: Sequence[Mapping[str, Any]] = tables.get("compared", ())
+        self.compared = compared
         #: The parameters that two heads realise, each a row of the table of such families. The others have their
         #: presets; `bits`, if not given, is that of the table.
-        self.tabled: Sequence[Mapping[str, Any]] = tables.get("tabled", ({},))
+        self.tabled = tabled
 
     def __call__(self, **parameters: Any) -> Any:
         """The family of these parameters."""
@@ -111,7 +115,7 @@ def register(family: Kind) -> Kind:
 
     The decorator adds the parameters and the help texts of their options to the family's docstring.
     """
-    tables = {name: vars(family)[name] for name in _TABLES if name in vars(family)}
+    tables = {name: vars(family)[name] for name in ("compared", "tabled") if name in vars(family)}
     FAMILIES[family.name] = made = FamilyConstructor(family, family.name, **tables)
     family.__doc__ = made.__doc__
     return family
@@ -120,8 +124,8 @@ def register(family: Kind) -> Kind:
 def constructor(name: str, called: str, **tables: Any) -> Callable[[Callable[..., Any]], FamilyConstructor]:
     """Register a function that makes families: a decorator. Its parameters are annotated with their `Option`.
 
-    `called` is the template of titles; `tables` are `documented`, `compared` and `tabled` of a `FamilyConstructor`,
-    which a class has as attributes.
+    `called` is the template of titles; `tables` are `compared` and `tabled` of a `FamilyConstructor`, which a class has
+    as attributes.
     """
 
     def registered(make: Callable[..., Any]) -> FamilyConstructor:

@@ -43,7 +43,7 @@ def solve_gf2(matrix: Shaped[np.ndarray, "rows columns"], bits: Shaped[np.ndarra
         raise ValueError(
             f"matrix has shape {matrix.shape} and bits {bits.shape}: (rows, columns) and (rows,) are needed."
         )
-    return solve_packed_gf2(pack_gf2(np.column_stack([matrix, bits])), matrix.shape[1], overwrite=True)
+    return solve_packed_gf2(pack_gf2(np.column_stack([matrix, bits])), matrix.shape[1])
 
 
 def pack_gf2(matrix: Shaped[np.ndarray, "rows columns"]) -> UInt64[np.ndarray, "rows words"]:
@@ -66,27 +66,20 @@ def unpack_gf2(words: UInt64[np.ndarray, "rows words"], columns: int) -> Bool[np
 
 
 def solve_packed_gf2(
-    system: UInt64[np.ndarray, "rows words"],
-    columns: int,
-    *,
-    overwrite: bool = False,
-    on_panel: Callable[[], None] | None = None,
+    system: UInt64[np.ndarray, "rows words"], columns: int, *, on_panel: Callable[[], None] = lambda: None
 ) -> GF2Solution:
-    """Solve A s = b over GF(2) for rows [A | b] as `pack_gf2` packs them; b is column `columns`.
+    """Solve A s = b over GF(2) in place, for rows [A | b] as `pack_gf2` packs them; b is column `columns`.
 
-    With `overwrite` the elimination works in place. `on_panel` is called for every 64 columns; an exception that it
-    raises ends the elimination.
+    `on_panel` is called for every 64 columns; an exception that it raises ends the elimination.
 
     The method of the four Russians (Arlazarov, Dinic, Kronrod and Faradzev 1970; Bard 2006): 8 columns are eliminated
     together, in one byte of every row. This gives each row a byte that names the pivot rows to add to it. A table holds
     the sums of pivot rows. Cost: about rows columns^2 / 1536 word operations, then back-substitution. Memory: the
     system, and 256 of its rows.
     """
-    if not overwrite:
-        system = system.copy()
     pivots: list[int] = []
     for first in range(0, columns, _PANEL):
-        if on_panel is not None and first % 64 == 0:
+        if first % 64 == 0:
             on_panel()
         rest = system[len(pivots) :, first // 64 :]
         found, sums = _pivots(rest, first % 64, min(_PANEL, columns - first))

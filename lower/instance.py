@@ -58,9 +58,9 @@ class HardInstance:
             raise ValueError("The layer has biases: hard instances are layers without.")
         if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
-        dims = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known part": self.known.dim}
+        dims = {"layer": self.layer.dim, "inputs": self.inputs.dim, "known component": self.known.dim}
         dims["direction"] = len(self.direction)
-        tokens = {"inputs": self.inputs.tokens, "known part": self.known.tokens}
+        tokens = {"inputs": self.inputs.tokens, "known component": self.known.tokens}
         for what, sizes in (("dimensions", dims), ("numbers of tokens", tokens)):
             if len(set(sizes.values())) != 1:
                 raise ValueError(f"The {what} differ, {sizes}: they must agree.")

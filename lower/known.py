@@ -125,7 +125,7 @@ class KnownComponent:
     def describe(self) -> str:
         """What is known, as sentences."""
         if self.is_zero:
-            return "Nothing is known in advance: the known part is zero."
+            return "Nothing is known in advance: the known component is zero."
         if self.off is not None:
             on = replace(self, gate=None, off=None)
             return (

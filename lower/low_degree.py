@@ -13,9 +13,7 @@ from lower.bounds import exact_fraction
 Degree = Annotated[int, Whole(1, 512)]  # powers of polynomials take cubic time in the degree
 FlipRate = Annotated[float, Real(least=0, below=0.5)]  # of labels that show something
 _Rate = Annotated[float, Real(least=0, most=0.5)]
-_MOST_DEGREE = 512
 _MOST_POWER = 10_000  # digits of exact powers
-_LARGEST_LOG = 700.0  # exp of more overflows
 
 
 @dataclass(frozen=True)
@@ -136,33 +134,6 @@ class SecretPairs:
         return sum(
             (Fraction(chance) * one for chance, one in zip(self.chances, parts, strict=True)), Fraction(0)
         )
-
-    @checked
-    def smallest_degree(
-        self, *, samples: PositiveInt, advantage: Annotated[float, Real(above=0)] = 1.0
-    ) -> int | None:
-        """The smallest D whose advantage is at least `advantage`; None if no degree up to 512 reaches it."""
-        high = self.lowest_degree
-        if high is None or math.sqrt(self._reach(samples)) < advantage:
-            return None
-
-        def reached(degree: int) -> bool:
-            return bool(self.squared_advantage(samples=samples, degree=degree) >= Fraction(advantage) ** 2)
-
-        low = 0
-        while not reached(high):
-            if high >= _MOST_DEGREE:
-                return None
-            low, high = high, min(2 * high, _MOST_DEGREE)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if reached(middle) else (middle, high)
-        return high
-
-    def _reach(self, samples: int) -> float:
-        """The squared advantage of all degrees, as a float: exact powers of many samples have too many digits."""
-        grown = (math.expm1(min(samples * math.log1p(total), _LARGEST_LOG)) for total in self.totals)
-        return max(0.0, sum(float(chance) * one for chance, one in zip(self.chances, grown, strict=True)))
 
     @checked
     def statistical_dimension(self, *, samples: PositiveInt) -> float:

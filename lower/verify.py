@@ -33,7 +33,7 @@ class Verification:
             return "\n  - ".join(["NOT verified:", *self.reasons])
         return (
             f"Verified on all inputs: {self.heads} head{'s' * (self.heads != 1)} read back, realisation error "
-            f"{self.realisation_error:.2g}, certificate and known part recomputed."
+            f"{self.realisation_error:.2g}, certificate and known component recomputed."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def verify_instance(instance: HardInstance) -> Verification:
 
     Notes
     -----
-    Layer, known part, secret and inputs must agree bit for bit. The layer's value on every input follows
+    Layer, known component, secret and inputs must agree bit for bit. The layer's value on every input follows
     from them, so no input is tried. The facts of the certificate must be those that the family states, with their
     status and source. Integers, words and numbers that every machine computes alike must be equal; the others may
     differ by twice the bound on their rounding error (`lower.certificate`). The realisation error is proved
@@ -60,7 +60,7 @@ def verify_instance(instance: HardInstance) -> Verification:
     --------
     >>> from sq import ProfileFamily
     >>> print(verify_instance(ProfileFamily.bump(dim=6, bits=4).instance(3)))
-    Verified on all inputs: 2 heads read back, realisation error 3.1e-17, certificate and known part recomputed.
+    Verified on all inputs: 2 heads read back, realisation error 3.1e-17, certificate and known component recomputed.
     """
     family = instance.family.name
     try:
@@ -94,7 +94,7 @@ def _array_differences(
 def _differences(given: HardInstance, own: HardInstance) -> Iterator[str]:
     """Where the statements beside the arrays differ."""
     for name, stated, wanted in (
-        ("known part, gate", given.known.gate, own.known.gate),
+        ("known component, gate", given.known.gate, own.known.gate),
         ("realisation error", given.realisation_error, own.realisation_error),
         ("inputs", inputs_to_json(given.inputs), inputs_to_json(own.inputs)),
     ):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attention.memory import require_memory
-from attention.validation import NonNegativeInt, PositiveInt, checked, real_array, require_array
+from attention.validation import PositiveInt, checked, real_array, require_array
 
 # Passes multiply by Hadamard matrices of this many bits: wide enough for BLAS, narrow enough to save operations.
 _PASS_BITS = 6
@@ -51,20 +51,9 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
 
 
 @checked
-def all_sign_matrices(
-    tokens: PositiveInt, dim: PositiveInt, start: NonNegativeInt = 0, stop: NonNegativeInt | None = None
-) -> Float[np.ndarray, "n k d"]:
-    """The matrices numbered `start` to `stop` among the 2^(k d) in {-1, 1}^(k x d), in a fixed order.
+def all_sign_matrices(tokens: PositiveInt, dim: PositiveInt) -> Float[np.ndarray, "n k d"]:
+    """All 2^(k d) matrices of {-1, 1}^(k x d), in a fixed order, for `tokens` k and `dim` d.
 
-    Parameters
-    ----------
-    tokens, dim : int
-        The numbers of tokens and of coordinates; k d at most 62.
-    start, stop : int
-        Which of them, as in a slice; all up to the last if `stop` is left out.
-
-    Notes
-    -----
     Bit r d + j of a matrix's number, least significant first, is 1 where entry (r, j) is -1. So a Walsh-Hadamard
     transform over this order puts at each index the Fourier coefficient of the set of entries that the index encodes.
 
@@ -73,17 +62,7 @@ def all_sign_matrices(
     >>> all_sign_matrices(1, 2)[:, 0].tolist()
     [[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]
     """
-    if tokens * dim > 62:
-        raise ValueError(
-            f"tokens is {tokens} and dim {dim}: enumeration of matrices of more than 62 entries is hopeless."
-        )
-    total = 1 << (tokens * dim)
-    last = total if stop is None else min(stop, total)
-    require_memory(
-        f"Enumerating {max(last - start, 0)} matrices of {tokens} tokens in {dim} dimensions",
-        24 * tokens * dim * max(last - start, 0),
-        advice="take them in blocks by start and stop",
-    )
-    numbers = np.arange(min(start, last), last, dtype=np.int64)
-    bits = (numbers[:, None] >> np.arange(tokens * dim)) & 1
-    return (1.0 - 2.0 * bits).reshape(len(numbers), tokens, dim)
+    what = f"Enumerating all matrices of {tokens} tokens in {dim} dimensions"
+    require_memory(what, 24 * tokens * dim << tokens * dim, advice="take fewer tokens or dimensions")
+    bits = (np.arange(1 << tokens * dim)[:, None] >> np.arange(tokens * dim)) & 1
+    return (1.0 - 2.0 * bits).reshape(-1, tokens, dim)

@@ -199,9 +199,9 @@ class SampleOracle(ExampleOracle):
         public, labels = self._samples.public[used], self._samples.labels[used]
         return token_examples(gate, public, labels, self._parameters, rng=self._rng)
 
-    def split(self, workers: int) -> list[ExampleOracle]:
-        """The same oracle for each of `workers` workers, which draw from it in turn."""
-        return [self] * count("workers", workers)
+    def split(self, streams: int) -> list[ExampleOracle]:
+        """The same oracle so many times: the streams draw from it in turn."""
+        return [self] * streams
 
 
 def _covariates(public: np.ndarray, parameters: LWEParameters) -> Int[np.ndarray, "N n"]:

@@ -19,7 +19,6 @@ GROUPS = (
     "agreement",
     "refinement",
     "span-and-net",
-    "learners",
     "parities",
     "families",
     "queries",

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from runs.cell import Cell, Result, Status
@@ -93,7 +94,11 @@ def run(
     for cell in cells:
         alike[cell.key].append(cell)
     state = Progress({several[0]: len(several) for several in alike.values()}, jobs)
-    results = _results(alike, state, timeout, store, fresh, retry_failed, isolated, cluster)
+    stored = {} if store is None or fresh else store.find(alike)
+    found = [Result.from_json(alike[key][0], data) for key, data in stored.items()]
+    reused = [result for result in found if not _is_wanted_again(result, retry_failed, timeout)]
+    computed = _apart(state, timeout, cluster, store) if isolated else _here(state, store)
+    results = _results(alike, chain(reused, computed), state)
     return _shown(results, state) if progress else results
 
 
@@ -103,23 +108,9 @@ def _shown(results: Iterator[Result], state: Progress) -> Generator[Result, None
 
 
 def _results(
-    alike: dict[str, list[Cell]],
-    state: Progress,
-    timeout: float | None,
-    store: Store | None,
-    fresh: bool,
-    retry_failed: bool,
-    isolated: bool,
-    cluster: str | None,
+    alike: dict[str, list[Cell]], results: Iterable[Result], state: Progress
 ) -> Generator[Result, None, None]:
-    if store is not None and not fresh:
-        for key, data in store.find(alike).items():
-            result = Result.from_json(alike[key][0], data)
-            if not _is_wanted_again(result, retry_failed, timeout):
-                state.finish(result.cell)
-                yield from (replace(result, cell=cell) for cell in alike.pop(key))
-    computed = _apart(state, timeout, cluster, store) if isolated else _here(state, store)
-    for result in computed:
+    for result in results:
         state.finish(result.cell)
         yield from (replace(result, cell=cell) for cell in alike[result.cell.key])
 

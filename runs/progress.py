@@ -56,13 +56,19 @@ class Progress:
             self._cost += cell.cost
 
     def seconds_left(self) -> float | None:
-        """An estimate, from the seconds and the costs of the cells that ended; None before the first of them."""
+        """An estimate, from the seconds and the costs of the cells that ended.
+
+        None before the first of them, and where cells that take longer than their costs say leave nothing to estimate.
+        """
         if not self._cost:
             return None
         rate, now = self._seconds / self._cost, time.monotonic()
-        begun = [max(rate * cell.cost - (now - began), 0.0) for cell, began in list(self.running.items())]
+        running = [(rate * cell.cost, now - began) for cell, began in list(self.running.items())]
+        begun = [max(expected - taken, 0.0) for expected, taken in running]
         rest = rate * sum(cell.cost for cell in list(self.waiting))
-        return max((sum(begun) + rest) / self.jobs, *begun, 0.0)
+        left = max((sum(begun) + rest) / self.jobs, *begun, 0.0)
+        late = max((taken - expected for expected, taken in running), default=0.0)
+        return left if left > late else None
 
     def __str__(self) -> str:
         text = f"{self.done} of {self._total}"

@@ -1,7 +1,6 @@
 """The true answers to a query on every candidate of a family, and the candidates that replies leave."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,12 +13,11 @@ from lower import HardInstance, all_sign_matrices
 from sq.family import TargetFamily
 from sq.labels import labels_of_hidden
 from sq.models import QueryModel
-from sq.queries import GroupQuery, require_norm, statistical_means
+from sq.queries import GroupQuery, norm_above_one, require_norm, statistical_mean
 
 _MOST_BITS = 16
 _MOST_CACHED = 1 << 24
 _MOST_CANDIDATES = 1_000_000_000
-_NORM_SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,38 +59,36 @@ class TrueAnswers:
         if self._orthonormal:
             size = len(query.weights)
             even = np.count_nonzero(np.abs(query.weights) == 1 / math.sqrt(size)) == size
-            values = query.weights / _divisor(query.norm, query.name)
+            values = query.weights / norm_above_one(query.weights @ query.weights, name=f"The {query.name}")
             return Answers(query.numbers, values, group=size if even else None)
         values = np.zeros(self._size)
         for number, weight in zip(query.numbers, query.weights, strict=True):
             values += weight * self._family.correlations(int(number))
         square = float(query.weights @ values[query.numbers])
-        return Answers(np.arange(self._size), values / _divisor(max(square, 0.0) ** 0.5, query.name))
+        values /= norm_above_one(square, name=f"The {query.name}")
+        return Answers(np.arange(self._size), values)
 
     def to_correlational(self, query: Any, numbers: Int[np.ndarray, " s"]) -> Answers:
-        """E sum_a h(X)_a f_T(X)_a on the candidates `numbers`; on all for a group."""
-        if isinstance(query, GroupQuery):
-            return self.to_group(query)
+        """E sum_a h(X)_a f_T(X)_a on the candidates `numbers`."""
         h = query(self.x)
         h = h / require_norm(h, name=query.name, sampled=False)
         values = [self._hidden(int(number)).ravel() @ h.ravel() / len(self.x) for number in numbers]
         return Answers(numbers, np.array(values))
 
-    def to_statistical(self, queries: Sequence[Any], numbers: Int[np.ndarray, " s"]) -> list[Answers]:
-        """E q(X, F_T(X)) on the candidates `numbers`, for each query."""
-        means = [self._means(queries, self._hidden(int(number))) for number in numbers]
-        return [Answers(numbers, one) for one in np.array(means).reshape(len(numbers), len(queries)).T]
+    def to_statistical(self, query: Any, numbers: Int[np.ndarray, " s"]) -> Answers:
+        """E q(X, F_T(X)) on the candidates `numbers`."""
+        return Answers(numbers, np.array([self._mean(query, self._hidden(int(one))) for one in numbers]))
 
-    def reference(self, queries: Sequence[Any]) -> Float[np.ndarray, " q"]:
-        """The answers where the hidden part of target 0 has a sign drawn anew for each input.
+    def reference(self, query: Any) -> float:
+        """The answer where the hidden part of target 0 has a sign drawn anew for each input.
 
         For parities |f_S| is the same for all S, and on the gate the sign is uniform. So all targets are equally near
         to these labels.
         """
-        return np.mean([self._means(queries, sign * self._hidden(0)) for sign in (1.0, -1.0)], axis=0)
+        return float(np.mean([self._mean(query, sign * self._hidden(0)) for sign in (1.0, -1.0)]))
 
-    def _means(self, queries: Sequence[Any], hidden: np.ndarray) -> np.ndarray:
-        return statistical_means(queries, self.x, labels_of_hidden(self.instance, self.x, hidden))
+    def _mean(self, query: Any, hidden: np.ndarray) -> float:
+        return statistical_mean(query, self.x, labels_of_hidden(self.instance, self.x, hidden))
 
     @cached_property
     def x(self) -> Float[np.ndarray, "n k d"]:
@@ -119,15 +115,6 @@ class TrueAnswers:
 
     def _hidden(self, number: int) -> Float[np.ndarray, "n k"]:
         return self._family.hidden(number, self.x) if self._table is None else self._table[number]
-
-
-def _divisor(norm: float, name: str) -> float:
-    if not norm <= 1 + _NORM_SLACK:
-        raise ValueError(
-            f"The {name} has norm {norm:.6g}: a correlational query has E sum_a h(X)_a^2 of at most 1; divide it by "
-            "its norm."
-        )
-    return max(norm, 1.0)
 
 
 class Candidates:

@@ -173,13 +173,11 @@ def curve_cells(
     tolerances: Sequence[float],
     *,
     learners: Sequence[str] = CURVE_LEARNERS,
-    oracle: str = "reference",
-    batch: PositiveInt | None = None,
-    seed: int = 0,
-    family: str = ParityFamily.name,
-    noise: FlipRate = 0.0,
+    **others: Any,
 ) -> tuple[CurveCell, ...]:
     """Every combination, each once: by bits, tolerance (the largest first), dimension and learner.
+
+    `others` are the other fields of `CurveCell`, the same for all cells.
 
     Examples
     --------
@@ -190,7 +188,7 @@ def curve_cells(
         if not values:
             raise ValueError(f"{name} is empty: at least one is needed.")
     return tuple(
-        CurveCell(learner, dim, one, tolerance, oracle, batch, seed, family, noise)
+        CurveCell(learner, dim, one, tolerance, **others)
         for one in sorted(set(bits))
         for tolerance in sorted(set(tolerances), reverse=True)
         for dim in sorted(set(dims))

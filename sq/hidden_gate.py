@@ -55,7 +55,6 @@ class HiddenGateFamily(SQFamily):
     name = "sq-hidden-gate"
     called = "Hidden gate, {base}"
     tabled: ClassVar = ({"bits": 1},)
-    documented: ClassVar = {"bits": 3}
     base: Annotated[ProfileFamily, _BASE]
 
     def __post_init__(self) -> None:

@@ -2,12 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from attention import BooleanInputs
 from attention.inputs import Rng
@@ -17,7 +15,7 @@ from sq.answers import Answers, TrueAnswers
 from sq.family import TargetFamily
 from sq.labels import hidden_of_labels
 from sq.models import QueryModel
-from sq.queries import CorrelationalQuery, GroupQuery, require_norm, statistical_means
+from sq.queries import CorrelationalQuery, GroupQuery, require_norm, statistical_mean
 
 # With at most this many inputs, norms are computed exactly; otherwise on this many random inputs.
 _NORM_INPUTS = 4096
@@ -35,9 +33,8 @@ class SQOracle(ABC):
 
     Notes
     -----
-    A subclass defines its replies by `_reply`, and by `_replies` for many queries together. A correlational model
-    answers a `GroupQuery` or a `CorrelationalQuery`. The other models answer any callable on (x, y), from any package,
-    that declares its range by `low` and `high`.
+    A subclass defines its replies by `_reply`. A correlational model answers a `GroupQuery` or a `CorrelationalQuery`.
+    The other models answer any callable on (x, y), from any package, that declares its range by `low` and `high`.
     """
 
     def __init__(self, model: QueryModel, family: TargetFamily | None = None) -> None:
@@ -67,18 +64,6 @@ class SQOracle(ABC):
         self._asked += 1
         return reply
 
-    def query_many(self, queries: Sequence[Any], /) -> Float[np.ndarray, " q"]:
-        """The replies to several scalar queries, such as the coordinates of a gradient: each counts one."""
-        if not isinstance(queries, Sequence):
-            raise ValueError(
-                f"The queries are a {type(queries).__name__}: a sequence of them is needed; `query` asks a single one."
-            )
-        for query in queries:
-            self._require(query)
-        replies = self._replies(queries)
-        self._asked += len(replies)
-        return replies
-
     def _require(self, query: Any) -> None:
         if self.model.correlational:
             if not isinstance(query, GroupQuery | CorrelationalQuery):
@@ -103,9 +88,6 @@ class SQOracle(ABC):
     @abstractmethod
     def _reply(self, query: Any) -> float: ...
 
-    def _replies(self, queries: Sequence[Any]) -> np.ndarray:
-        return np.array([self._reply(query) for query in queries])
-
 
 class FamilyOracle(SQOracle):
     """Computes replies from the true answers on the candidates of a family; a subclass defines how."""
@@ -129,23 +111,13 @@ class FamilyOracle(SQOracle):
     def _reply(self, query: Any) -> float:
         if isinstance(query, GroupQuery):
             return self._settle(self._answers.to_group(query), 0.0)
-        return float(self._replies([query])[0])
-
-    def _replies(self, queries: Sequence[Any]) -> np.ndarray:
-        # compute all answers before the first reply: a refused query must not change the state
         numbers = self._in_question()
         if self.model.correlational:
-            answers = [self._answers.to_correlational(query, numbers) for query in queries]
-            references = np.zeros(len(answers))
-        else:
-            answers = self._answers.to_statistical(queries, numbers)
-            references = self._references(queries)
-        return np.array(
-            [self._settle(one, float(reference)) for one, reference in zip(answers, references, strict=True)]
-        )
+            return self._settle(self._answers.to_correlational(query, numbers), 0.0)
+        return self._settle(self._answers.to_statistical(query, numbers), self._reference(query))
 
-    def _references(self, queries: Sequence[Any]) -> np.ndarray:
-        return self._answers.reference(queries)
+    def _reference(self, query: Any) -> float:
+        return self._answers.reference(query)
 
 
 class ExactOracle(FamilyOracle):
@@ -177,8 +149,8 @@ class ExactOracle(FamilyOracle):
     def _in_question(self) -> np.ndarray:
         return np.array([self._number])
 
-    def _references(self, queries: Sequence[Any]) -> np.ndarray:
-        return np.zeros(len(queries))
+    def _reference(self, query: Any) -> float:
+        return 0.0
 
 
 class HonestOracle(SQOracle):
@@ -192,7 +164,7 @@ class HonestOracle(SQOracle):
     instance : HardInstance
         The target, of a `TargetFamily`.
     batch : int
-        How many examples are drawn for a call of `query`, or of `query_many`: queries asked together share them.
+        How many examples are drawn for a query.
     rng : optional
         Anything `numpy.random.default_rng` accepts; draws the examples.
 
@@ -241,20 +213,12 @@ class HonestOracle(SQOracle):
         return self._examples.drawn
 
     def _reply(self, query: Any) -> float:
-        return float(self._replies([query])[0])
-
-    def _replies(self, queries: Sequence[Any]) -> np.ndarray:
         if not self.model.correlational:
-            return statistical_means(queries, *self._examples.draw(self.batch))
-        for query in queries:
-            self._require_norm(query)
+            return statistical_mean(query, *self._examples.draw(self.batch))
+        self._require_norm(query)
         x, y = self._examples.draw(self.batch)
-        hidden = hidden_of_labels(self._instance, x, y)
-        return np.array([self._mean(query, x, hidden) for query in queries])
-
-    def _mean(self, query: Any, x: np.ndarray, hidden: np.ndarray) -> float:
         h = self._group(query, x) if isinstance(query, GroupQuery) else query(x)
-        mean = float(np.sum(hidden * h)) / len(x)
+        mean = float(np.sum(hidden_of_labels(self._instance, x, y) * h)) / len(x)
         if not math.isfinite(mean):
             raise ValueError(
                 f"The {query.name} took values on the examples that are not finite numbers: it has no mean."

@@ -61,7 +61,6 @@ class ParityFamily(ProfileFamily):
     name = "sq-parity"  # type: ignore[misc]
     called = "Parity of {bits}, {heads}"  # type: ignore[misc]
     tabled: ClassVar = ({"bits": 3}, {"bits": 2, "construction": "B"}, {"bits": 1, "construction": "A"})
-    documented: ClassVar = {"bits": 3}
     compared: ClassVar = ({"heads_count": 2, "bits": 3},)
 
     @checked

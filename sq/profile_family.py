@@ -179,11 +179,6 @@ class ProfileFamily(SQFamily):
             return (Word.SEARCH, Word.BKW) if self.noise else (Word.GF2_ELIMINATION,)
         return (Word.PRODUCTS, *self.leaks)
 
-    @property
-    def correlation_with_parity(self) -> float:
-        """The absolute correlation of g(N) with (-1)^N: the square root of W_l."""
-        return math.sqrt(self.weights[-1])
-
     def further_facts(self) -> Sequence[Fact]:
         """The share of the variance at the lowest degree, and how queries of that degree find the secret.
 

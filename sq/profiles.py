@@ -118,7 +118,7 @@ def bump(
     return _profile_family(dim, bits, noise, [at - 0.5, at + 0.5], [0.5, -0.5], [beta] * 2, others=others)
 
 
-@constructor("sq-designed-steps", "Designed steps, {bits}, {heads}", documented={"bits": 6, "heads_count": 4})
+@constructor("sq-designed-steps", "Designed steps, {bits}, {heads}")
 def designed_steps(
     *,
     dim: Dim,
@@ -169,9 +169,7 @@ def designed_steps(
     return _profile_family(dim, bits, noise, own, coefficients, [beta] * m, degree=m, others=others)
 
 
-@constructor(
-    "sq-centre-threshold", "Centre thresholds, {bits}, {heads}", documented={"bits": 16, "heads_count": 4}
-)
+@constructor("sq-centre-threshold", "Centre thresholds, {bits}, {heads}")
 def centre_threshold(
     *,
     dim: Dim,
@@ -206,7 +204,7 @@ def centre_threshold(
     Examples
     --------
     >>> families = [ProfileFamily.centre_threshold(dim=20, bits=16, heads_count=m) for m in (2, 4, 6, 8)]
-    >>> [round(one.correlation_with_parity, 4) for one in families]
+    >>> [round(math.sqrt(one.weights[-1]), 4) for one in families]  # the correlation of g(N) with (-1)^N
     [0.4943, 0.7324, 0.8878, 0.9654]
     """
     _require_size(dim, bits)

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from attention.validation import Real, checked, count
 
 # Values may exceed their declared range by this much, relative to its largest number.
 _ROUNDING = 1e-12
-_NORM_ROUNDING = 1e-9
+_NORM_ROUNDING = 2e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,14 +115,8 @@ class GroupQuery:
         return cls(np.concatenate([first, second]) if len(second) else first, weights)
 
 
-def statistical_means(
-    queries: Sequence[Any], x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
-) -> Float[np.ndarray, " q"]:
-    """The mean of each query over the examples; checks that there is one value per example, in the declared range."""
-    return np.array([_mean(query, x, y) for query in queries])
-
-
-def _mean(query: Any, x: np.ndarray, y: np.ndarray) -> float:
+def statistical_mean(query: Any, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> float:
+    """The mean of a query over examples; checks that there is one value per example, in the declared range."""
     name, low, high = getattr(query, "name", "query"), float(query.low), float(query.high)
     values = _checked_values(query(x, y), (len(x),), name)
     slack = _ROUNDING * max(1.0, abs(low), abs(high))
@@ -138,14 +132,18 @@ def _mean(query: Any, x: np.ndarray, y: np.ndarray) -> float:
 def require_norm(values: Float[np.ndarray, "n k"], *, name: str, sampled: bool) -> float:
     """The norm of a correlational query, at least 1; divide by it, so that rounding leaves no norm above 1.
 
-    `values` are those of h. A norm is refused if it exceeds 1 by more than 1e-9 on all inputs, or by more than six
-    standard errors on a sample.
+    `values` are those of h on all inputs, or on a sample.
     """
     squares = np.sum(values**2, axis=1)
-    square, spread = squares.mean(), squares.std() / math.sqrt(len(squares))
-    if not square <= 1 + _NORM_ROUNDING + (6 * spread if sampled else 0.0):  # true for NaN
+    spread = squares.std() / math.sqrt(len(squares)) if sampled else 0.0
+    return norm_above_one(squares.mean(), name=f"The {name}", spread=spread)
+
+
+def norm_above_one(square: float, *, name: str, spread: float = 0.0) -> float:
+    """The larger of 1 and a norm, from its square; refused above 1 by more than rounding and six standard errors."""
+    if not square <= 1 + _NORM_ROUNDING + 6 * spread:  # true for NaN
         raise ValueError(
-            f"The {name} has norm {np.sqrt(square):.6g}{' on a sample' if sampled else ''}: a correlational query has "
+            f"{name} has norm {np.sqrt(square):.6g}{' on a sample' if spread else ''}: a correlational query has "
             "E sum_a h(X)_a^2 of at most 1; divide it by its norm."
         )
     return math.sqrt(max(square, 1.0))

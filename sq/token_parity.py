@@ -57,7 +57,6 @@ class TokenParityFamily(SQFamily):
     name = "sq-token-parity"
     called = "Parity of each token, {bits}, {heads}, {tokens}"
     tabled: ClassVar = ({"bits": 2},)
-    documented: ClassVar = {"bits": 2, "tokens": 3}
     dim: Dim
     tokens: Annotated[int, Whole(2), Option("Number k of tokens.")] = 3
     bits: Annotated[PositiveInt, Option("Number l of hidden coordinates.")] = 2

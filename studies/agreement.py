@@ -1,8 +1,10 @@
-"""The probability that two heads agree at tolerances below 1/sqrt d, compared with a normal law."""
+"""Agreement below the tolerance 1/√d.
+
+Do two heads agree within a tolerance far below 1/√d as often as a normal distribution says?
+"""
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from runs import Scale
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 
 _POWERS = range(6)  # the tolerances are 4^-power / sqrt d
 _SIGMA = 2.0
@@ -23,20 +25,20 @@ _INPUTS = {"boolean": BooleanInputs, "gaussian": GaussianInputs}
 _ROWS = 2048  # first tokens per batch, and the same number of second tokens; every pair counts
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
     return [
         {"heads": heads, "inputs": inputs, "dim": dim, "draw": draw, "batches": 4 if quick else 32}
         for heads in _KINDS
         for inputs in _INPUTS
         for dim in ((16, 64) if quick else (16, 32, 64, 128, 256))
-        if inputs == "boolean" or dim == 16  # the law is exact for Gaussian tokens, which check the method
+        if inputs == "boolean" or dim == 16  # gaps of Gaussian tokens are normal, which checks the method
         for draw in range(1 if quick else 3)
     ]
 
 
-def _measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, batches: int) -> list[Row]:
-    """For each tolerance the share of agreement, and its excess over the normal law, with an interval over batches."""
+def measure(*, rng: Generator, heads: str, inputs: str, dim: int, draw: int, batches: int) -> list[Row]:
+    """For each tolerance the share of agreement, and its excess over a normal distribution's, by batches."""
     layer = heads_of_kind(heads, dim, rng)
     contrast = layer.theta[0] - layer.theta[1]
     tolerances = 4.0 ** -np.array(_POWERS) / np.sqrt(dim)
@@ -99,90 +101,63 @@ def spacing(kind: str, dim: int) -> float | None:
 
 
 def lattice_law(within: float) -> float:
-    """Agreement divided by the normal law, for gaps on a lattice, at a tolerance in units of the spacing."""
+    """Agreement over a normal distribution's, for gaps on a lattice, at a tolerance in units of the spacing."""
     return (2 * math.floor(within * (1 + 1e-9)) + 1) / (2 * within)
 
 
-def _ratio(draws: Iterable[Row]) -> float:
-    """Agreement divided by the normal law."""
-    return 1 + float(np.mean(values(draws, "excess")))
+def _ratios(rows: Iterable[Row], *kinds: str) -> list[dict[str, Any]]:
+    """For Boolean tokens the mean over draws of each kind of heads, d and tolerance, beside that of a lattice."""
+    ratios = []
+    for (kind, dim, power), draws in grouped(chosen(rows, inputs="boolean"), "heads", "dim", "power").items():
+        place = {"heads": _KINDS[kind], "dim": dim, "power": power, "spacing": spacing(kind, dim)}
+        within = 4.0**-power / math.sqrt(dim) / (place["spacing"] or math.nan)
+        ratio = 1 + float(np.mean(values(draws, "excess")))
+        # draws are independent
+        half_width = math.hypot(*values(draws, "half_width")) / len(draws)
+        ratios.append(place | {"within": within, "ratio": ratio, "half_width": half_width, "draws": draws})
+    return [row for row in ratios if row["heads"] in [_KINDS[kind] for kind in kinds or _KINDS]]
 
 
-def _half_width(draws: Sequence[Row]) -> float:
-    """The half-width of the interval of the mean over draws, which are independent."""
-    return math.hypot(*values(draws, "half_width")) / len(draws)
-
-
-def _boolean(rows: Iterable[Row], *kinds: str) -> dict[tuple[Any, ...], list[Row]]:
-    """The draws by kind of heads, d and power."""
-    draws = [row for row in chosen(rows, inputs="boolean") if row["heads"] in kinds]
-    return grouped(draws, "heads", "dim", "power")
-
-
-def _within(kind: str, dim: int, power: int) -> float:
-    """The tolerance in units of the spacing."""
-    return 4.0**-power / math.sqrt(dim) / (spacing(kind, dim) or math.nan)
-
-
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    generic, lattices = _boolean(rows, "generic"), _boolean(rows, "lattice", "signs")
-    gaussian, dims = chosen(rows, inputs="gaussian"), sorted({dim for _, dim, _ in generic})
-    off = [abs(_ratio(draws) / lattice_law(_within(*key)) - 1) for key, draws in lattices.items()]
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
+    generic, lattices = _ratios(rows, "generic"), _ratios(rows, "lattice", "signs")
     numbers: dict[str, Any] = {
-        "worst": f"{max(abs(_ratio(draws) - 1) for draws in generic.values()):.1%}",
-        "lattice_worst": f"{max(off):.1%}",
-        "rarest": f"{min(map(_ratio, lattices.values())):.2g}",
-        "gaussian_excluded": of_all(abs(row["excess"]) > row["half_width"] for row in gaussian),
+        "worst": f"{max(abs(row['ratio'] - 1) for row in generic):.1%}",
+        "lattice_worst": f"{max(abs(row['ratio'] / lattice_law(row['within']) - 1) for row in lattices):.1%}",
+        "rarest": f"{min(row['ratio'] for row in lattices):.2g}",
+        "gaussian_excluded": of_all(
+            abs(row["excess"]) > row["half_width"] for row in chosen(rows, inputs="gaussian")
+        ),
     }
     for name, power in (("wide", _POWERS[0]), ("narrow", _POWERS[-1])):
-        numbers[f"chance_{name}"] = f"{max(_half_width(generic['generic', dim, power]) for dim in dims):.1%}"
-    for name, dim in (("first", dims[0]), ("last", dims[-1])):
-        wide = generic["generic", dim, _POWERS[0]]
-        numbers[f"{name}_dim"] = dim
-        numbers[f"{name}_missing"] = f"{100 * (1 - _ratio(wide)):.2g}%"
-        numbers[f"{name}_excluded"] = of_all(row["excess"] + row["half_width"] < 0 for row in wide)
+        numbers[f"chance_{name}"] = f"{max(values(chosen(generic, power=power), 'half_width')):.1%}"
+    wide = chosen(generic, power=_POWERS[0])
+    for name, row in (("first", wide[0]), ("last", wide[-1])):
+        numbers[f"{name}_dim"] = row["dim"]
+        numbers[f"{name}_missing"] = f"{100 * (1 - row['ratio']):.2g}%"
+        numbers[f"{name}_excluded"] = of_all(draw["excess"] + draw["half_width"] < 0 for draw in row["draws"])
         for kind in ("signs", "lattice"):
-            numbers[f"{kind}_{name}"] = f"{_ratio(lattices[kind, dim, _POWERS[-1]]):.0f}"
+            (narrow,) = chosen(lattices, heads=_KINDS[kind], dim=row["dim"], power=_POWERS[-1])
+            numbers[f"{kind}_{name}"] = f"{narrow['ratio']:.0f}"
     return numbers
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
-    """Boolean tokens; the law is exact for Gaussian ones."""
-    powers = {"1/√d": 0, "1/(16√d)": 2, "1/(1024√d)": 5}
-    return {
-        "ratios": table(
-            [{**row, "kind": _KINDS[row["heads"]]} for row in chosen(rows, inputs="boolean")],
-            {"heads": "kind", "d": "dim"},
-            {"spacing": lambda draws: spacing(draws[0]["heads"], draws[0]["dim"])}
-            | {f"ratio at {title}": partial(_ratio_text, power) for title, power in powers.items()},
-        )
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
+    """Boolean tokens; the distribution is exactly normal for Gaussian ones."""
+    columns: dict[str, Any] = {"spacing": "spacing"}
+    for title, power in {"1/√d": 0, "1/(16√d)": 2, "1/(1024√d)": 5}.items():
+        columns[f"ratio at {title}"] = lambda own, power=power: f"{chosen(own, power=power)[0]['ratio']:.4g}"
+    return {"ratios": table(_ratios(rows), {"heads": "heads", "d": "dim"}, columns)}
+
+
+def figure(rows: Sequence[Row]) -> Any:
+    """Agreement over the normal distribution's of heads on lattices, all on one curve."""
+    points = {
+        _KINDS[kind]: [
+            (math.log2(row["within"]), row["ratio"]) for row in _ratios(rows, kind) if row["ratio"]
+        ]
+        for kind in ("lattice", "signs")
     }
-
-
-def _ratio_text(power: int, draws: Sequence[Row]) -> str:
-    return f"{_ratio(chosen(draws, power=power)):.4g}"
-
-
-def _figure(rows: Sequence[Row]) -> Any:
-    """Agreement over the normal law of heads on lattices, all on one curve."""
-    curves: dict[str, Any] = {}
-    for kind in ("lattice", "signs"):
-        draws = _boolean(rows, kind).items()
-        points = sorted((math.log2(_within(*key)), _ratio(own)) for key, own in draws if _ratio(own))
-        curves[_KINDS[kind]] = points
-    law = [(place, lattice_law(2.0**place)) for points in curves.values() for place, _ in points]
-    curves = {"points of the lattice": law} | curves
-    title = "agreement / normal law, heads on lattices"
+    law = [(place, lattice_law(2.0**place)) for own in points.values() for place, _ in own]
+    title = "agreement / normal distribution, heads on lattices"
+    curves = {"points of the lattice": law} | points
     return line_figure([Panel("log₂(tolerance / spacing of the gaps)", title, curves)])
-
-
-STUDY = Study(
-    name="agreement",
-    title="Agreement below the tolerance 1/√d",
-    question="Do two heads agree within a tolerance far below 1/√d as often as a normal law says?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)

@@ -1,4 +1,7 @@
-"""Which heads meet the non-degeneracy conditions as d grows: random, structured, and imported ones."""
+"""Who meets the non-degeneracy conditions.
+
+Do random, structured and imported heads meet the non-degeneracy conditions as d grows?
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,25 +17,24 @@ from attention import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
-    make_diagonal_layer,
     make_low_rank_layer,
     make_nice_layer,
-    make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
 from runs import Scale, single_thread
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
+
+NEEDS = ("torch",)
 
 _HEADS = _TOKENS = 4
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
     "random": make_nice_layer,
-    "diagonal": make_diagonal_layer,
+    "diagonal": lambda **sizes: make_block_diagonal_layer(**sizes, block=1),
     "blocks of 4": lambda **sizes: make_block_diagonal_layer(**sizes, block=4),
     "rank 4": lambda **sizes: make_low_rank_layer(**sizes, rank=4),
     "5 % apart": lambda **sizes: make_close_heads_layer(**sizes, gap=0.05),
-    "values twice": make_repeated_singular_values_layer,
     "affinely dependent": make_affinely_dependent_layer,
     "transformer-shaped": lambda heads, dim, rng: make_transformer_shaped_layer(
         heads=heads, dim=dim, rank=dim // heads, strengths=(2.0, 12.0), rng=rng
@@ -49,7 +51,7 @@ _MEASURES = {
 }
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def cells(scale: Scale) -> Sequence[Parameters]:
     if scale is Scale.QUICK:
         draws = {16: 40, 32: 40, 64: 16}
         few, trained = dict.fromkeys((16, 64), 2), dict.fromkeys((16, 32), 1)
@@ -64,7 +66,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     ]
 
 
-def _measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, Any]:
+def measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, Any]:
     """Over the layers: how many meet every condition, and medians of the measures of the worst head or pair."""
     reports, losses = [], []
     for _ in range(draws):
@@ -131,7 +133,7 @@ def _share(rows: Iterable[Row], name: str = "met") -> str:
     return f"{sum(row[name] for row in rows)} of {sum(row['draws'] for row in rows)}"
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     random, untrained, trained = (
         chosen(rows, family=name) for name in ("random", "imported, untrained", "imported, recall")
     )
@@ -146,7 +148,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Every family at its largest d, and the trained layers at each d."""
     largest = {family: max(row["dim"] for row in own) for (family,), own in grouped(rows, "family").items()}
     shown = [
@@ -156,23 +158,10 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"families": table(shown, {"heads": "family", "d": "dim"}, {"all hold": _share, **measured})}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     panels = []
     for title in _MEASURES:
         curves = {family: curve(own, "dim", title) for (family,), own in grouped(rows, "family").items()}
         curves["threshold"] = curve(rows, "dim", f"threshold of {title}")
         panels.append(Panel("d", title, curves, log_x=True))
     return line_figure(panels, columns=2)
-
-
-STUDY = Study(
-    name="conditions",
-    title="Who meets the non-degeneracy conditions",
-    question="Do random, structured and imported heads meet the non-degeneracy conditions as d grows?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    needs=("torch",),
-)

@@ -1,4 +1,7 @@
-"""The same layers on Boolean, Gaussian and sphere tokens: examples needed, and errors."""
+"""Boolean, Gaussian and sphere tokens.
+
+How many examples does each learner need, and what errors does it make, with Gaussian or sphere tokens?
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,23 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention import (
-    BooleanInputs,
-    GaussianInputs,
-    GroundTruth,
-    Inputs,
-    Learner,
-    SphereInputs,
-    make_nice_layer,
-)
+from attention import BooleanInputs, GaussianInputs, Inputs, Learner, SphereInputs
 from runs import Scale
-from studies.fits import fit_errors
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
+from studies.noise import fit_errors
 from studies.rows import chosen, curve, grouped, median, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import GradientDescent, Newton, counting_floor
 from upper.six_phase import SixPhase
+
+STREAM = ("learner", "heads", "tokens", "dim")
+NEEDS = ("torch",)
 
 _TOKENS: Mapping[str, Callable[[int, int], Inputs]] = {
     "boolean": BooleanInputs,
@@ -41,7 +39,7 @@ _LEARNERS = {"phases": "practical mode", "paper": "paper mode", "adam": "Adam"}
 _TITLES = {"crude": "crude sum", "refined": "refined sum", "span": "span", "error": "prediction"}
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     cases = [
         # Newton needs at least one more than the floor, because it holds one out
         ("newton", (m, k, d), max(round(times * floor), floor + 1), draws)
@@ -72,23 +70,11 @@ def _learner(name: str, heads: int, examples: int) -> Learner:
     return SixPhase(heads, mode="paper" if name == "paper" else "practical", examples=examples)
 
 
-def _measure(*, rng: Generator, learner: str, inputs: str, examples: int, draws: int, **size: int) -> Any:
+def measure(*, rng: Generator, learner: str, inputs: str, examples: int, draws: int, **size: int) -> Any:
     """A fit for each of several layers: errors on fresh tokens of the same distribution, and those of the phases."""
     heads, tokens, dim = size["heads"], size["tokens"], size["dim"]
-    distribution, errors = _TOKENS[inputs](tokens, dim), []
-    for stream in rng.spawn(draws):
-        for_layer, for_truth, for_examples, for_learner = stream.spawn(4)
-        layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
-        truth = GroundTruth.draw(layer, distribution, 1000, rng=for_truth)
-        errors.append(
-            fit_errors(
-                _learner(learner, heads, examples),
-                truth,
-                distribution,
-                for_examples=for_examples,
-                for_learner=for_learner,
-            )
-        )
+    distribution, fitted = _TOKENS[inputs](tokens, dim), _learner(learner, heads, examples)
+    errors = [fit_errors(fitted, distribution, heads=heads, rng=stream)[0] for stream in rng.spawn(draws)]
     if learner == "newton":
         floor = counting_floor(heads=heads, tokens=tokens, dim=dim)
         exact = sum(fit["error"] < _EXACT for fit in errors)
@@ -117,7 +103,7 @@ def _most(rows: Sequence[Row], learner: str) -> dict[int, list[Row]]:
     }
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         f"{learner}_{name}_{dim}": _ratio(own, "gaussian", name)
         for learner, names in _MEASURED.items()
@@ -126,7 +112,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Newton at every number of examples; the other learners at their largest number."""
 
     def exact(tokens: str) -> Any:
@@ -146,7 +132,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     largest = [{**row, "share": row["exact"] / row["draws"]} for row in _largest(rows, "newton")]
     panels: list[Any] = [("Newton: share of layers exact", "floors", "share", largest)]
     for learner, name in (("phases", "span"), ("adam", "error")):
@@ -170,17 +156,3 @@ def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
     """The rows of a learner at its largest size."""
     sizes = grouped(chosen(rows, learner=learner), "heads", "dim")
     return sizes[max(sizes)] if sizes else []
-
-
-STUDY = Study(
-    name="inputs",
-    title="Boolean, Gaussian and sphere tokens",
-    question="How many examples does each learner need, and what errors does it make, with Gaussian or sphere tokens?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("learner", "heads", "tokens", "dim"),
-    needs=("torch",),
-)

@@ -16,7 +16,6 @@ from runs.figures import (
     dimension_axis,
     legend_above,
     line_look,
-    name_axes,
 )
 
 _LEAST = 1e-32  # squared rounding errors stay visible
@@ -114,21 +113,6 @@ def _with_points(curves: Mapping[str, Curve]) -> dict[str, Any]:
     return {label: np.array(those, dtype=float).T for label, those in points.items() if those}
 
 
-def decade_axis(axis: Any, values: Sequence[float]) -> None:
-    """Make an axis logarithmic around values, with ticks at powers of ten."""
-    low, high = decade_limits(values)
-    across = axis.axis_name == "x"
-    (axis.axes.set_xscale if across else axis.axes.set_yscale)("log")
-    (axis.axes.set_xlim if across else axis.axes.set_ylim)(low, high)
-    decade_ticks(axis, low, high)
-
-
-def title_axes(axes: Any, below: str, above: str) -> None:
-    """Write the name of the horizontal axis below it, and that of the vertical axis above the axes."""
-    name_axes(axes, below, "")
-    axes.set_title(above, loc="left", fontsize=9.5)
-
-
 def _draw(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> None:
     curves: dict[str, Any] = {**panel.bounds, **panel.curves}
     heights = [y for _, ys in curves.values() for y in ys if math.isfinite(y)]
@@ -139,7 +123,10 @@ def _draw(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> No
         shown = np.maximum(ys, _LEAST) if panel.log_y else ys
         axes.plot(xs, shown, label=label, clip_on=False, **look)
     if panel.log_y:
-        decade_axis(axes.yaxis, [max(y, _LEAST) for y in heights])
+        low, high = decade_limits([max(y, _LEAST) for y in heights])
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+        decade_ticks(axes.yaxis, low, high)
     else:
         axes.set_ylim(min(0.0, min(heights)), 1.06 * max(heights) or 1.0)
     if panel.ticks:
@@ -151,4 +138,5 @@ def _draw(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> No
         axes.axvline(x, **dotted)
     for y in panel.horizontals:
         axes.axhline(y, **dotted)
-    title_axes(axes, panel.x_label, panel.y_label)
+    axes.set_xlabel(panel.x_label, loc="left")
+    axes.set_title(panel.y_label, loc="left", fontsize=9.5)  # above: a vertical name needs width

@@ -1,7 +1,11 @@
-"""Linear attention learned by regression: examples needed, tokens that suffice, heads found, and Adam beside it."""
+"""Linear attention: examples, tokens, heads, and Adam.
+
+How many examples, and of which tokens, determine linear attention, are its heads found, and does Adam reach the
+error of the exact regression?
+"""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,7 @@ from attention import Fit, relative_error
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper.linear_attention import (
     feature_count,
     features_from_tensor,
@@ -23,6 +27,8 @@ from upper.linear_attention import (
     train_linear_attention,
 )
 
+NEEDS = ("torch",)
+
 _TOKENS = 10  # of a sequence
 _PLANTED = ((3, 1), (4, 3), (5, 5), (6, 6), (8, 8), (3, 2), (3, 3), (4, 4), (4, 5), (4, 6))
 _MATCHES = 1e-6  # relative error; students too small to learn the target stay above 1e-2
@@ -30,7 +36,7 @@ _STARTS = 3
 _ADAM = ("Adam, H known", "Adam, 2 H", "Adam, H - 1")
 
 
-def _cells(scale: Scale) -> Iterator[Parameters]:
+def cells(scale: Scale) -> Iterator[Parameters]:
     quick = scale is Scale.QUICK
     for d in (2, 4) if quick else (2, 4, 6, 8):
         for heads in dict.fromkeys((1, d, d * d if d <= 4 else d)):
@@ -45,8 +51,9 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
         yield {"part": "adam", "d": d, "heads": heads, "steps": 2500 if quick else 8000}
 
 
-def _measure(*, part: str, rng: Generator, **size: Any) -> Any:
-    return _PARTS[part](rng=rng, **size)
+def measure(*, part: str, rng: Generator, **size: Any) -> Any:
+    parts: dict[str, Any] = {"threshold": _threshold, "transfer": _transfer, "heads": _heads, "adam": _adam}
+    return parts[part](rng=rng, **size)
 
 
 def _threshold(*, d: int, heads: int, rng: Generator) -> list[dict[str, Any]]:
@@ -133,21 +140,13 @@ def _matches(fit: Fit) -> bool:
     return any(step.measures["relative_error"] < _MATCHES for step in fit.trace)
 
 
-_PARTS: Mapping[str, Any] = {
-    "threshold": _threshold,
-    "transfer": _transfer,
-    "heads": _heads,
-    "adam": _adam,
-}
-
-
 def _error(fits: Sequence[Row], times: int) -> float:
     """The error with `times` examples per feature, or with one example fewer than features if `times` is 0."""
     examples = times * fits[0]["features"] or fits[0]["features"] - 1
     return float(chosen(fits, examples=examples)[0]["error"])
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     heads = chosen(rows, part="heads")
     threshold = grouped(chosen(rows, part="threshold"), "d", "heads").values()
     named = {
@@ -163,7 +162,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return named
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     size = {"d": "d", "H": "heads"}
     return {
         "threshold": table(
@@ -193,24 +192,10 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     curves = {
         f"d = {d}": [(row["examples"] / row["features"], row["error"]) for row in fits]
         for (d, heads), fits in grouped(chosen(rows, part="threshold"), "d", "heads").items()
         if heads == d
     }
     return line_figure([Panel("examples / features", "relative error", curves, verticals=(1.0,))])
-
-
-STUDY = Study(
-    name="linear-learning",
-    title="Linear attention: examples, tokens, heads, and Adam",
-    question="How many examples, and of which tokens, determine linear attention, are its heads found, and does Adam "
-    "reach the error of the exact regression?",
-    cells=lambda scale: list(_cells(scale)),
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    needs=("torch",),
-)

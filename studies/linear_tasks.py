@@ -1,8 +1,12 @@
-"""Memories, automata and Turing machines as linear attention: which data determine them, and do they run on."""
+"""Memories, automata and Turing machines in linear attention.
+
+Which examples determine a memory, an automaton or a Turing machine in linear attention, and does it run without an
+error then?
+"""
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,7 @@ from attention import relative_error
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from studies.tasks import (
     AutomataInContext,
     Automaton,
@@ -36,7 +40,7 @@ _MACHINES = {(2, 2, 4): (16, 24, 32, 39, None), (3, 2, 5): (60, 79, 86, None)}
 _STEPS = 20  # of each run of a machine to learn from
 
 
-def _cells(scale: Scale) -> Iterator[Parameters]:
+def cells(scale: Scale) -> Iterator[Parameters]:
     quick = scale is Scale.QUICK
     yield {"task": "memory", "keys": "rare", "examples": 1500 if quick else 4000}
     draws, strings, steps = (4, 10, 100) if quick else (20, 50, 1000)
@@ -54,8 +58,10 @@ def _cells(scale: Scale) -> Iterator[Parameters]:
             yield {"task": "learned machine", **size, **more}
 
 
-def _measure(*, task: str, rng: Generator, **size: Any) -> Any:
-    return _TASKS[task](rng=rng, **size)
+def measure(*, task: str, rng: Generator, **size: Any) -> Any:
+    tasks: dict[str, Any] = {"memory": _rare_key, "automaton": _automaton}
+    tasks |= {"automaton in context": _in_context, "learned machine": _machine}
+    return tasks[task](rng=rng, **size)
 
 
 def _rare_key(*, keys: str, examples: int, rng: Generator) -> list[dict[str, Any]]:
@@ -158,15 +164,7 @@ def _independent(x: Float[np.ndarray, "N n d"], rank: int | None = None) -> Int[
     return independent(first + 1)
 
 
-_TASKS: Mapping[str, Callable[..., Any]] = {
-    "memory": _rare_key,
-    "automaton": _automaton,
-    "automaton in context": _in_context,
-    "learned machine": _machine,
-}
-
-
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     whole = [row["least"] for row in rows if row["task"] != "memory" and row["rank"] == row["full_rank"]]
     return {
         "needed": KeyValueMemory("fixed").rank_of_a_key,
@@ -175,7 +173,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     columns = {
         "task": "task",
         "states": "states",
@@ -191,7 +189,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"machines": table([row for row in rows if row["task"] != "memory"], {}, columns)}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     rare = [(row["queries"], row["error"]) for row in chosen(rows, task="memory")]
     needed = float(KeyValueMemory("fixed").rank_of_a_key)
     panels = [Panel("queries of the rare key", "squared error", {"memory": rare}, verticals=(needed,))]
@@ -202,16 +200,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         }
         panels.append(Panel("rank / full rank", f"steps right, {task}", curves, log_y=False))
     return line_figure(panels, columns=2)
-
-
-STUDY = Study(
-    name="linear-tasks",
-    title="Memories, automata and Turing machines in linear attention",
-    question="Which examples determine a memory, an automaton or a Turing machine in linear attention, and does it run "
-    "without an error then?",
-    cells=lambda scale: list(_cells(scale)),
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)

@@ -1,7 +1,12 @@
-"""Low-degree tests beside the statistical dimension: what each sees of the hard families, with and without flips."""
+"""Low-degree tests and the statistical dimension.
+
+From how many samples, and from which degree on, does a polynomial see anything of a hard family, and does the
+statistical dimension say the same?
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,39 +16,37 @@ from lower import FAMILIES, SecretPairs
 from runs import Scale
 from sq import ParityElimination, ParityFamily, SQFamily
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, count_text, curve, grouped
-from studies.study import Parameters, Row, Study, Table
+from studies.rows import chosen, curve, grouped, number_text
+from studies.study import Parameters, Row, Table
 
-_FAMILIES: Mapping[str, Mapping[str, Any]] = {
-    "parity, l = 3": {"name": "sq-parity", "bits": 3},
-    "parity, l = 19": {"name": "sq-parity", "bits": 19, "construction": "B"},
-    "hidden gate, l = 3": {"name": "sq-hidden-gate"},
-    "parity of each token, l = 2": {"name": "sq-token-parity", "tokens": 3},
-    "two slopes, l = 8": {"name": "sq-two-slope"},
-    "designed steps, l = 6": {"name": "sq-designed-steps", "bits": 6, "heads_count": 4},
-    "bump, l = 8": {"name": "sq-bump"},
-    "centre thresholds, l = 8": {"name": "sq-centre-threshold", "heads_count": 4},
-    "pair": {"name": "sq-pair"},
+_FAMILIES: Mapping[str, partial[SQFamily]] = {
+    "parity, l = 3": partial(FAMILIES["sq-parity"].preset, bits=3),
+    "parity, l = 19": partial(FAMILIES["sq-parity"].preset, bits=19, construction="B"),
+    "hidden gate, l = 3": partial(FAMILIES["sq-hidden-gate"].preset),
+    "parity of each token, l = 2": partial(FAMILIES["sq-token-parity"].preset, tokens=3),
+    "two slopes, l = 8": partial(FAMILIES["sq-two-slope"].preset),
+    "designed steps, l = 6": partial(FAMILIES["sq-designed-steps"].preset, bits=6, heads_count=4),
+    "bump, l = 8": partial(FAMILIES["sq-bump"].preset),
+    "centre thresholds, l = 8": partial(FAMILIES["sq-centre-threshold"].preset, heads_count=4),
+    "pair": partial(FAMILIES["sq-pair"].preset),
 }
 _RATES = (0.0, 0.1, 0.4)
 _LEVELS = (10, 100, 1000, 10**4, 10**5)  # m of the dimension
 _TIMES = (1, 2, 3)  # degrees as multiples of the lowest
-_LARGEST_LOG = 60.0  # of a number of samples, base 2
+_MOST_SAMPLES, _MOST_DEGREE = 1 << 60, 512
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     dim, runs = (12, 5) if scale is Scale.QUICK else (40, 40)
     names = [name for name in _FAMILIES if dim > 19 or name != "parity, l = 19"]
     return [{"family": name, "dim": dim, "rate": rate, "runs": runs} for name in names for rate in _RATES]
 
 
-def _measure(
+def measure(
     *, rng: np.random.Generator, family: str, dim: int, rate: float, runs: int
 ) -> list[dict[str, Any]]:
     """A row for the family, a row for each of several degrees, and a row for each number of samples m."""
-    parameters = dict(_FAMILIES[family])
-    made = FAMILIES[parameters.pop("name")].preset(dim=dim, noise=rate, **parameters)
-    assert isinstance(made, SQFamily)
+    made = _FAMILIES[family](dim=dim, noise=rate)
     pairs, few = made.secret_pairs, 2 * (dim + 9)
     lowest = pairs.lowest_degree
     assert lowest is not None
@@ -52,7 +55,12 @@ def _measure(
         "lowest": lowest,
         "any_degree": _least(lambda n: _whole(pairs, n) >= 1),
         "few": few,
-        "degree_at_few": pairs.smallest_degree(samples=few),
+        # the smallest degree whose advantage is at least 1
+        "degree_at_few": _least(
+            lambda D: bool(pairs.squared_advantage(samples=few, degree=D) >= 1), most=_MOST_DEGREE
+        )
+        if _whole(pairs, few) >= 1
+        else None,
         "eliminated": _eliminated(made, runs, rng) if type(made) is ParityFamily else None,
     }
     degrees = [{"degree": t * lowest, "samples": _fewest(pairs, degree=t * lowest)} for t in _TIMES]
@@ -74,11 +82,11 @@ def _whole(pairs: SecretPairs, samples: int) -> float:
     )
 
 
-def _least(reached: Callable[[int], bool]) -> int | None:
+def _least(reached: Callable[[int], bool], *, most: int = _MOST_SAMPLES) -> int | None:
     low, high = 0, 1
     while not reached(high):
         low, high = high, 2 * high
-        if math.log2(high) > _LARGEST_LOG:
+        if high > most:
             return None
     while high - low > 1:
         middle = (low + high) // 2
@@ -101,25 +109,26 @@ def _of(rows: Sequence[Row], name: str) -> list[Row]:
     return [row for row in rows if row.get(name) is not None]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for short, family in (("three", "parity, l = 3"), ("dense", "parity, l = 19"), ("bump", "bump, l = 8")):
         for (rate,), own in grouped(chosen(rows, family=family), "rate").items():
-            at, (whole,) = f"{short}_{round(100 * rate)}", _of(own, "lowest")
-            first, second, _ = _of(own, "degree")
-            named |= {
-                f"first_{at}": count_text(first["samples"]),
-                f"second_{at}": count_text(second["samples"]),
-                f"any_{at}": count_text(whole["any_degree"]),
-                f"degree_{at}": count_text(whole["degree_at_few"]),
-                f"few_{at}": whole["few"],
+            (whole,), (first, second, _) = _of(own, "lowest"), _of(own, "degree")
+            measured = {"first": first["samples"], "second": second["samples"], "any": whole["any_degree"]}
+            measured |= {
+                "degree": whole["degree_at_few"],
+                "few": whole["few"],
+                "eliminated": _elimination(whole),
             }
-            if whole["eliminated"] is not None:
-                named[f"eliminated_{at}"] = f"{whole['eliminated']} of {whole['runs']}"
+            named |= {f"{name}_{short}_{round(100 * rate)}": value for name, value in measured.items()}
     return named
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def _elimination(row: Row) -> str:
+    return "" if row["eliminated"] is None else f"{row['eliminated']} of {row['runs']}"
+
+
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     lines = []
     for (family, rate), own in grouped(rows, "family", "rate").items():
         (whole,), dimension = _of(own, "lowest"), chosen(own, m=100)[0]["dimension"]
@@ -127,21 +136,19 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
             {
                 "family": family,
                 "flips": rate,
-                "targets": count_text(float(whole["targets"])),
+                "targets": int(whole["targets"]),
                 "lowest degree D0": whole["lowest"],
-                "n at D0, 2 D0, 3 D0": "; ".join(count_text(row["samples"]) for row in _of(own, "degree")),
-                "n at any degree": count_text(whole["any_degree"]),
-                "D at n = 2(d + 9)": count_text(whole["degree_at_few"]),
-                "SDA(100)": count_text(math.inf if dimension is None else dimension),
-                "elimination": ""
-                if whole["eliminated"] is None
-                else f"{whole['eliminated']} of {whole['runs']}",
+                "n at D0, 2 D0, 3 D0": "; ".join(number_text(row["samples"]) for row in _of(own, "degree")),
+                "n at any degree": whole["any_degree"],
+                "D at n = 2(d + 9)": whole["degree_at_few"],
+                "SDA(100)": "infinite" if dimension is None else round(dimension),
+                "elimination": _elimination(whole),
             }
         )
     return {"families": lines}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Samples needed against the degree, and the dimension against m, without flips."""
     families = grouped(chosen(rows, rate=0.0), "family").items()
     needed = {family: curve(_of(own, "degree"), "degree", "samples") for (family,), own in families}
@@ -153,16 +160,3 @@ def _figure(rows: Sequence[Row]) -> Any:
             Panel("m", "SDA(m)", dimensions, log_x=True),
         ]
     )
-
-
-STUDY = Study(
-    name="low-degree",
-    title="Low-degree tests and the statistical dimension",
-    question="From how many samples, and from which degree on, does a polynomial see anything of a hard family, and "
-    "does the statistical dimension say the same?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)

@@ -1,9 +1,12 @@
-"""A path from a nice random layer to a hidden parity: where each learner fails, and why the layer becomes hard."""
+"""From a nice layer to a hidden parity.
+
+On a path from a nice random layer to one that hides a parity, where does each learner stop, and is it the slopes,
+the attention or the projections that stop it?
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,9 +26,12 @@ from runs import Scale
 from sq import parity_heads
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, of_all, table, values, with_interval
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import GradientDescent, Newton
 from upper.six_phase import SixPhase
+
+STREAM = ("dim", "bits", "ends", "draw")
+NEEDS = ("torch",)
 
 _TITLES = {"newton": "Newton", "six-phase": "six phases", "adam": "Adam, 8 heads"}
 _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -37,7 +43,7 @@ _LEARNED, _EXACT, _DIVERGED = 0.3, 1e-6, 1e3
 _PATHS = (("newton", 0.0), ("newton", 1.0), ("six-phase", 0.0), ("adam", 0.0), ("adam", 1.0))
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     newton = {"learner": "newton", "dim": 8 if quick else 12, "bits": 3, "ends": "generic", "slope": 0.0}
     settings: list[Parameters] = [
@@ -57,7 +63,7 @@ _LEARNERS: Mapping[str, Callable[[int, int], Learner]] = {
 }
 
 
-def _measure(
+def measure(
     *, rng: Generator, learner: str, dim: int, bits: int, ends: str, draw: int, **where: float
 ) -> Mapping[str, Any]:
     # separate, so that every cell of a draw has the same ends, examples and tests
@@ -74,62 +80,40 @@ def _measure(
 
 @dataclass(frozen=True, eq=False)
 class PathPoint:
-    """A layer between a nice one and the minimal parity (construction D of `sq.parity_heads`) of a secret set.
+    """A layer between a nice one and a parity of a secret set; `draw_point` has the formulas.
 
     Attributes
     ----------
-    nice : AttentionLayer
-        The nice end.
     secret : array of int (l,)
         The coordinates of the parity, none of them the gate, which is 0.
-    shape, projections : float
-        The shares a and b of the parity, in attention and in projections.
-    slope : float
-        The share s of the way to `_STEEPEST` slopes.
-
-    Notes
-    -----
-    With N_i and A_i the nice Theta_i and W_i, sigma = 2 the standard deviation of the nice logits, H_i the parity's
-    Theta_i at s = 0, eta_i its norm and E = e_0 e_0^T,
-
-        Theta_i = f sigma^(1-a) eta_i^a [(1-a) N_i / sigma + a H_i / eta_i] / hypot(1-a, a),
-        W_i = d^((1-b)/2) |c_i|^b [(1-b) A_i / sqrt(d) + b sign(c_i) E] / hypot(1-b, b).
-
-    The norms of N_i and A_i are sigma and sqrt(d) on average. So directions move on a straight line and norms move
-    geometrically: shape and slope vary independently. All slopes are multiplied by f = 8^s, and the c_i solve the
-    parity's equations at those slopes: at a = b = 1 the layer is an exact parity for every s. For a < 1 the matrices
-    Theta_i have full rank; their stable rank falls, and the heads become parallel. Derived here.
+    shape : float
+        The share of the parity in attention.
+    generic : array (m, d, d)
+        The generic part of the Theta_i.
+    slopes, thresholds : array (m,)
+        Of the parity's part of the Theta_i.
+    w : array (m, d, d)
+        The W_i.
+    gated : array (m,)
+        Their part along E.
     """
 
-    nice: AttentionLayer
     secret: Int[np.ndarray, " l"]
     shape: float
-    projections: float
-    slope: float
+    generic: Float[np.ndarray, "m d d"]
+    slopes: Float[np.ndarray, " m"]
+    thresholds: Float[np.ndarray, " m"]
+    w: Float[np.ndarray, "m d d"]
+    gated: Float[np.ndarray, " m"]
 
-    @cached_property
-    def _parts(self) -> tuple[np.ndarray, ...]:
-        """The parity's thresholds, the generic part of Theta, the parity's slopes, W, and its part along E."""
-        d, a, b, factor = self.nice.dim, self.shape, self.projections, _STEEPEST**self.slope
-        parity = parity_heads("D", bits=len(self.secret))
-        steep = parity_heads("D", bits=len(self.secret), slopes=(factor * parity.slopes).tolist())
-        norms = parity.slopes * np.sqrt(len(self.secret) + parity.thresholds**2)
-        scale = factor * _SIGMA ** (1 - a) * norms**a / np.hypot(1 - a, a)
-        generic = _by_head(scale * ((1 - a) / _SIGMA)) * self.nice.theta
-        w_scale = np.sqrt(d) ** (1 - b) * np.abs(steep.coefficients) ** b / np.hypot(1 - b, b)
-        w = _by_head(w_scale * ((1 - b) / np.sqrt(d))) * self.nice.w
-        hard = w_scale * b * np.sign(steep.coefficients)
-        w[:, 0, 0] += hard
-        return parity.thresholds, generic, scale * a / norms * parity.slopes, w, hard
-
-    @cached_property
+    @property
     def layer(self) -> AttentionLayer:
         """The layer."""
-        thresholds, generic, steepness, w, _ = self._parts
-        diagonals = np.zeros((len(w), self.nice.dim))
+        diagonals = np.zeros((len(self.w), self.w.shape[1]))
         diagonals[:, self.secret] = 1.0
-        diagonals[:, 0] = -thresholds
-        return AttentionLayer(theta=generic + _by_head(steepness) * [np.diag(row) for row in diagonals], w=w)
+        diagonals[:, 0] = -self.thresholds
+        theta = self.generic + _by_head(self.slopes) * [np.diag(row) for row in diagonals]
+        return AttentionLayer(theta=theta, w=self.w)
 
     def by_count(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "counts n 2 d"]:
         """The layer's output if the tokens differ in N = 0, ..., l of the secret coordinates.
@@ -138,15 +122,14 @@ class PathPoint:
         -----
         The secret enters only by that number N: a row's logits differ by x_a G (x_a - x_b) + 2 beta (N - t [gate]).
         """
-        thresholds, generic, steepness, w, _ = self._parts
         gap = x - x[:, ::-1]
-        logits = np.einsum("nrd,mde,nre->mnr", x, generic, gap, optimize=True)
+        logits = np.einsum("nrd,mde,nre->mnr", x, self.generic, gap, optimize=True)
         gate = np.asarray(gap[:, 0, 0] != 0, dtype=float)[:, None]
         outputs = []
         for number in range(len(self.secret) + 1):
-            steep = 2 * _by_head(steepness) * (number - _by_head(thresholds) * gate)
+            steep = 2 * _by_head(self.slopes) * (number - _by_head(self.thresholds) * gate)
             read = x[:, ::-1] + expit(logits + steep)[..., None] * gap  # p x_a + (1 - p) x_b
-            outputs.append(np.einsum("mnrd,mde->nre", read, w, optimize=True))
+            outputs.append(np.einsum("mnrd,mde->nre", read, self.w, optimize=True))
         return np.stack(outputs)
 
     def known(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "n 2 d"]:
@@ -161,9 +144,9 @@ class PathPoint:
         """
         if self.shape == 0:
             even = np.zeros_like(x)
-            even[:, :, 0] = x[:, :, 0].mean(axis=1, keepdims=True) * self._parts[4].sum()
+            even[:, :, 0] = x[:, :, 0].mean(axis=1, keepdims=True) * self.gated.sum()
             return even
-        others, bits = self.nice.dim - 1, len(self.secret)
+        others, bits = x.shape[2] - 1, len(self.secret)
         differ = (x[:, 0, 1:] != x[:, 1, 1:]).sum(axis=1)
         number = np.arange(bits + 1)[:, None]
         chances = comb(differ, number) * comb(others - differ, bits - number) / comb(others, bits)
@@ -171,19 +154,37 @@ class PathPoint:
 
 
 def draw_point(
-    dim: int,
-    bits: int,
-    *,
-    shape: float,
-    projections: float,
-    slope: float,
-    rng: Generator,
+    dim: int, bits: int, *, shape: float, projections: float, slope: float, rng: Generator
 ) -> PathPoint:
-    """Draw a nice end and a secret set."""
-    heads = len(parity_heads("D", bits=bits).slopes)  # the smallest number that hides so many bits
+    """Draw a nice end and a secret set, and go to a point between: a, b and s are shape, projections and slope.
+
+    Notes
+    -----
+    The other end is the minimal parity, construction D of `sq.parity_heads`. With N_i and A_i the nice Theta_i and W_i,
+    sigma = 2 the standard deviation of the nice logits, H_i the parity's Theta_i at s = 0, eta_i its norm and
+    E = e_0 e_0^T,
+
+        Theta_i = f sigma^(1-a) eta_i^a [(1-a) N_i / sigma + a H_i / eta_i] / hypot(1-a, a),
+        W_i = d^((1-b)/2) |c_i|^b [(1-b) A_i / sqrt(d) + b sign(c_i) E] / hypot(1-b, b).
+
+    The norms of N_i and A_i are sigma and sqrt(d) on average. So directions move on a straight line and norms move
+    geometrically: shape and slope vary independently. All slopes are multiplied by f = 8^s, and the c_i solve the
+    parity's equations at those slopes: at a = b = 1 the layer is an exact parity for every s. For a < 1 the matrices
+    Theta_i have full rank; their stable rank falls, and the heads become parallel. Derived here.
+    """
+    a, b, factor = shape, projections, _STEEPEST**slope
     secret = np.sort(1 + rng.choice(dim - 1, size=bits, replace=False))
-    nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
-    return PathPoint(nice, secret, shape, projections, slope)
+    parity = parity_heads("D", bits=bits)  # of the fewest heads that hide so many bits
+    steep = parity_heads("D", bits=bits, slopes=(factor * parity.slopes).tolist())
+    nice = make_nice_layer(heads=len(parity.slopes), dim=dim, sigma=_SIGMA, rng=rng)
+    norms = parity.slopes * np.sqrt(bits + parity.thresholds**2)
+    scale = factor * _SIGMA ** (1 - a) * norms**a / np.hypot(1 - a, a)
+    generic = _by_head(scale * ((1 - a) / _SIGMA)) * nice.theta
+    w_scale = np.sqrt(dim) ** (1 - b) * np.abs(steep.coefficients) ** b / np.hypot(1 - b, b)
+    w = _by_head(w_scale * ((1 - b) / np.sqrt(dim))) * nice.w
+    gated = w_scale * b * np.sign(steep.coefficients)
+    w[:, 0, 0] += gated
+    return PathPoint(secret, shape, generic, scale * a / norms * parity.slopes, parity.thresholds, w, gated)
 
 
 def _by_head(numbers: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m 1 1"]:
@@ -200,7 +201,7 @@ def _learned(rows: Sequence[Row], below: float = _LEARNED) -> list[bool]:
     return [row["error"] < below for row in rows]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     newton = chosen(rows, learner="newton", slope=0.0)
     exact = [t for (t,), draws in grouped(_path(newton), "shape").items() if all(_learned(draws, _EXACT))]
     ends = grouped(chosen(_path(rows), shape=1.0), "learner", "slope").values()
@@ -217,7 +218,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     shown = [
         {**row, "title": _TITLES[row["learner"]], "slopes": f"× {_STEEPEST ** row['slope']:g}"}
         for row in _path(rows)
@@ -233,7 +234,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Median errors of every learner along the path."""
     curves = {
         title: curve(chosen(_path(rows), learner=name, slope=0.0), "shape", "error")
@@ -242,18 +243,3 @@ def _figure(rows: Sequence[Row]) -> Any:
     return line_figure(
         [Panel("share t", "median error on the secret's part", curves, horizontals=(_LEARNED,))]
     )
-
-
-STUDY = Study(
-    name="nice-to-hard",
-    title="From a nice layer to a hidden parity",
-    question="On a path from a nice random layer to one that hides a parity, where does each learner stop, and is it "
-    "the slopes, the attention or the projections that stop it?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("dim", "bits", "ends", "draw"),
-    needs=("torch",),
-)

@@ -1,4 +1,7 @@
-"""Noise on the labels: what it costs each learner, beside the law of least squares."""
+"""Noise on the labels.
+
+What does noise on the labels do to each learner?
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,16 +10,26 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GroundTruth,
+    Inputs,
+    Learner,
+    make_nice_layer,
+)
 from runs import Scale
-from studies.fits import fit_errors
 from studies.intervals import mean_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import GradientDescent, Newton
 from upper.floor import counting_floor
-from upper.six_phase import SixPhase
+from upper.six_phase import SixPhase, SixPhases
+
+STREAM = ("kind", "heads", "tokens", "dim")
+NEEDS = ("torch",)
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 _SMALL = 0.1  # the largest noise at which a first-order law is compared with the measurement
@@ -25,7 +38,7 @@ _MOST_UNKNOWNS = 256  # the largest number for the law of the covariance, whose 
 _NOTHING = 1e-9  # a direction of the parameters that changes less than this share of the largest change
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     levels = (0.01, 0.1, 1.0) if quick else (0.001, 0.01, 0.1, 1.0)
     phases = (0.0, *levels) if quick else (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -41,20 +54,13 @@ def _cells(scale: Scale) -> list[Parameters]:
     cells += [("phases", size, level, 40_000 if quick else 450_000, draws) for level in phases]
     cells += [("adam", size, level, 38_400 if quick else 256_000, draws) for level in levels]
     return [
-        {
-            "kind": kind,
-            "heads": m,
-            "tokens": k,
-            "dim": d,
-            "level": level,
-            "examples": examples,
-            "draws": draws,
-        }
+        {"kind": kind, "heads": m, "tokens": k, "dim": d}
+        | {"level": level, "examples": examples, "draws": draws}
         for kind, (m, k, d), level, examples, draws in cells
     ]
 
 
-def _measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
+def measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
     """The medians over layers; for the ratio to the simple law the mean, with the half-width of its 95 % interval."""
     layers = [_learn(stream, **cell) for stream in rng.spawn(draws)]
     medians = {name: median(layers, name) for name in layers[0]}
@@ -69,18 +75,14 @@ def _learn(
     rng: Generator, *, kind: str, heads: int, tokens: int, dim: int, level: float, examples: int
 ) -> dict[str, Any]:
     """One learner on one target whose labels have Gaussian noise, `level` times their root mean square."""
-    layer = make_nice_layer(heads=heads, dim=dim, rng=rng.spawn(1)[0])
-    for_truth, for_examples, for_learner, for_law = rng.spawn(4)
     inputs = BooleanInputs(tokens, dim)
-    truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
     learner: Any = {
         "newton": lambda: Newton(heads, examples=examples, starts=5, engine="numpy"),
         "phases": lambda: SixPhase(heads, examples=examples),
         "adam": lambda: GradientDescent(heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
     }[kind]()
-    errors = fit_errors(
-        learner, truth, inputs, for_examples=for_examples, for_learner=for_learner, noise=level
-    )
+    errors, truth = fit_errors(learner, inputs, heads=heads, rng=rng, noise=level)
+    layer, for_law = truth.layer, rng.spawn(1)[0]
     if kind == "phases":
         return {name: errors[name] for name in (*_PHASES, "error")}
     measured = {
@@ -91,6 +93,29 @@ def _learn(
         law = squared_law(layer, inputs.sample(examples, rng=for_law), truth.x) * examples * tokens * dim
         measured["law"] = law / (2 * layer.theta.size)
     return measured
+
+
+def fit_errors(
+    learner: Learner, inputs: Inputs, *, heads: int, rng: Generator, noise: float = 0.0
+) -> tuple[dict[str, Any], GroundTruth]:
+    """Fit a nice layer from labels with noise, in units of their root mean square; the error on fresh tokens.
+
+    For the six phases also the errors of the crude sum, of the refined sum and of the span; None for phases that were
+    not reached.
+    """
+    for_layer, for_truth, for_examples, for_learner = rng.spawn(4)
+    layer = make_nice_layer(heads=heads, dim=inputs.dim, rng=for_layer)
+    truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
+    size = float(np.sqrt(np.mean(truth.y**2)))
+    oracle = ExampleOracle(layer, inputs, noise=noise * size, rng=for_examples)
+    fit = learner.fit(oracle, rng=for_learner)
+    errors: dict[str, Any] = {"error": truth.measure(predict=fit.predict)["relative_error"]}
+    if isinstance(fit.details, SixPhases):
+        crude, refined, span = fit.details.crude_sum, fit.details.refined_sum, fit.details.span
+        errors["crude"] = crude and crude.error(layer)
+        errors["refined"] = refined and refined.error(layer)
+        errors["span"] = span and span.errors(layer)["span_error"]
+    return errors, truth
 
 
 def _simple_law(heads: int, tokens: int, dim: int, level: float, examples: int) -> float:
@@ -147,7 +172,7 @@ def _mean(rows: Sequence[Row]) -> float:
     return float(np.mean(values(rows, "ratio")))
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     laws = [row for row in _newton(rows) if row.get("law") is not None]
     ratios = [
         _mean(layers) / float(np.median(values(layers, "law"))) for layers in grouped(laws, "floors").values()
@@ -167,7 +192,7 @@ def _with_interval(rows: Sequence[Row]) -> str:
     return f"{_mean(rows):.2f} ± {half:.2f}" if rows[0]["draws"] > 2 else f"{_mean(rows):.2f}"
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     size = {"m": "heads", "k": "tokens", "d": "dim"}
     return {
         "newton": table(
@@ -183,7 +208,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Median errors against the noise, at d = 16."""
     noisy = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
     most = max(row["examples"] for row in chosen(noisy, kind="newton"))
@@ -199,17 +224,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         "Adam": curve(chosen(noisy, kind="adam"), "level", "error"),
     }
     return line_figure([Panel("noise s, in units of the labels", "relative error", curves, log_x=True)])
-
-
-STUDY = Study(
-    name="noise",
-    title="Noise on the labels",
-    question="What does noise on the labels do to each learner?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("kind", "heads", "tokens", "dim"),
-    needs=("torch",),
-)

@@ -1,4 +1,7 @@
-"""Fixed positions added to the tokens: their effect on each phase and on Newton."""
+"""Tokens with positions added.
+
+Do the learners still work when a fixed position vector is added to each token, and which phase breaks first?
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,10 +22,12 @@ from attention import (
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, median, of_all, table, with_interval
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import Newton
 from upper.floor import counting_floor
 from upper.six_phase import PhaseFailedError, attention_span, refine_by_consistency, sculpt_affine_hull
+
+STREAM = ("part", "heads", "tokens", "dim", "draw")
 
 _KINDS = {"sinusoidal": "sinusoidal", "gaussian": "Gaussian"}
 _CONTROL = "larger logits"
@@ -37,7 +42,7 @@ _ACCEPT = 0.01
 _FLOORS, _MORE_FLOORS = 4, 28  # of Newton's examples; the second at the largest scale only
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     scales = (0.5, 2.0) if quick else _SCALES
     settings = [("none", 0.0), *((kind, size) for kind in (*_KINDS, _CONTROL) for size in scales)]
@@ -51,16 +56,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(
-    *,
-    rng: Generator,
-    part: str,
-    kind: str,
-    scale: float,
-    floors: int,
-    draw: int,
-    **size: int,
-) -> Mapping[str, Any]:
+def measure(*, rng: Generator, part: str, kind: str, scale: float, **size: int) -> Mapping[str, Any]:
     heads, tokens, dim = size["heads"], size["tokens"], size["dim"]
     sigma = _SIGMA * (1 + scale**2) if kind == _CONTROL else _SIGMA
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=rng)
@@ -71,7 +67,7 @@ def _measure(
         return _phases(layer, inputs, rng)
     oracle = ExampleOracle(layer, inputs, rng=rng)
     fresh = inputs.sample(_TESTED, rng=rng)
-    examples = floors * counting_floor(heads=heads, tokens=tokens, dim=dim)
+    examples = size["floors"] * counting_floor(heads=heads, tokens=tokens, dim=dim)
     fit = Newton(heads=heads, examples=examples, starts=3, work=6000, engine="numpy").fit(oracle, rng=rng)
     return {"error": relative_error(np.asarray(fit.predict(fresh)), layer(fresh))}
 
@@ -169,7 +165,7 @@ def _breaks(rows: Sequence[Row], control: Sequence[Row], name: str) -> str:
     return next(broken, "never")
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     phases, newton = _phases_of(rows), [row for row in chosen(rows, part="newton") if row["kind"] in _KINDS]
     control = chosen(phases, kind=_CONTROL)
     breaks = {
@@ -188,7 +184,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     names = {**_KINDS, _CONTROL: "none, larger logits", "none": "none"}
     by = {"positions": "title", "scale": "scale"}
     stages = {
@@ -206,7 +202,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Median errors of phase 1 and of the span by scale and kind, as they are and centred."""
     phases, panels = _phases_of(rows), []
     for name in ("crude", "span"):
@@ -220,17 +216,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         curves["no positions, larger logits"] = curve(chosen(phases, kind=_CONTROL), "scale", name)
         panels.append(Panel("scale of the positions", f"error of {_STAGES[name]}", curves, log_x=True))
     return line_figure(panels)
-
-
-STUDY = Study(
-    name="positions",
-    title="Tokens with positions added",
-    question="Do the learners still work when a fixed position vector is added to each token, and which phase breaks "
-    "first?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("part", "heads", "tokens", "dim", "draw"),
-)

@@ -1,56 +1,59 @@
-"""Value queries against the dimension: on nice layers and on hard families, beside examples and lower bounds."""
+"""Value queries against the dimension.
+
+How does the number of value queries grow with d, on nice layers and on layers that hide a secret, beside examples
+and lower bounds?
+"""
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Inputs, ValueOracle, make_nice_layer
 from attention.evaluation import Predictor
-from lower import FAMILIES, HardInstance, Key
+from lower import FAMILIES, Key
 from lwe import LWRFamily
 from runs import Scale
-from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
 from sq import SQFamily
-from studies.line_figure import decade_axis, title_axes
-from studies.rows import chosen, curve, grouped, of_all
-from studies.study import Parameters, Row, Study, Table
+from studies.line_figure import Panel, line_figure
+from studies.rows import chosen, curve, grouped, median, of_all
+from studies.study import Parameters, Row, Table
 from upper import ByQueries, Newton, counting_floor
 
 _HEADS = 4  # of nice layers
 _FOUND = 1e-8  # errors on what is not known in advance
 _FRESH = 500  # inputs on which errors are measured
 _TOLERANCE = 0.1  # of the statistical queries that are counted beside value queries
-_BOUND = {"color": FAINT, "linewidth": 1.1, "zorder": 3, "linestyle": (0, (4, 2))}
-# the looks of the two learners: their places in the list of a comparison, as in its figures
-_NEWTON, _QUERIES = line_look(0), line_look(9)
 
 # the hard families with a lower bound for statistical queries, and their parameters beside d
-_SQ: Mapping[str, Mapping[str, Any]] = {
-    "parity of 3 bits": {"family": "sq-parity", "bits": 3},
-    "parity of 7 bits": {"family": "sq-parity", "bits": 7},
-    "hidden gate": {"family": "sq-hidden-gate", "bits": 3},
-    "pair": {"family": "sq-pair"},
-    "bump": {"family": "sq-bump", "bits": 8},
-    "two slopes": {"family": "sq-two-slope", "bits": 8},
-    "designed steps": {"family": "sq-designed-steps", "bits": 6, "heads_count": 4},
-    "centre thresholds": {"family": "sq-centre-threshold", "bits": 16, "heads_count": 4},
-    "parity of each token": {"family": "sq-token-parity", "bits": 2, "tokens": 3},
+_SQ: Mapping[str, partial[SQFamily]] = {
+    "parity of 3 bits": partial(FAMILIES["sq-parity"].preset, bits=3),
+    "parity of 7 bits": partial(FAMILIES["sq-parity"].preset, bits=7),
+    "hidden gate": partial(FAMILIES["sq-hidden-gate"].preset, bits=3),
+    "pair": partial(FAMILIES["sq-pair"].preset),
+    "bump": partial(FAMILIES["sq-bump"].preset, bits=8),
+    "two slopes": partial(FAMILIES["sq-two-slope"].preset, bits=8),
+    "designed steps": partial(FAMILIES["sq-designed-steps"].preset, bits=6, heads_count=4),
+    "centre thresholds": partial(FAMILIES["sq-centre-threshold"].preset, bits=16, heads_count=4),
+    "parity of each token": partial(FAMILIES["sq-token-parity"].preset, bits=2, tokens=3),
 }
-# the families whose lower bounds are shown; the others' are small at these d
-_BOUNDED = ("parity of 3 bits", "parity of 7 bits", "hidden gate")
-_COLUMNS = 5  # of small panels
 # nice layers by what is counted: value queries of two tokens or of any number of them, or Newton's examples of two
 _NICE = {
     "two tokens": "By queries of two tokens",
     "any tokens": "By queries of any number of tokens",
     "examples": "Newton, examples of two tokens",
 }
+# the lower bounds that are shown; those of other families are small at these d
+_BOUNDS = {"two tokens": "Lower bound, queries of two tokens"} | {
+    name: f"Statistical queries, at least: {name}"
+    for name in ("parity of 3 bits", "parity of 7 bits", "hidden gate")
+}
 _ROUNDING, _MODULUS, _LEVELS = "rounding", 64, 2
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     dims = (8, 16) if quick else (8, 16, 32, 64, 128, 256)
     cells: list[Parameters] = [
@@ -63,11 +66,11 @@ def _cells(scale: Scale) -> list[Parameters]:
         {"part": "hard", "name": name, "dim": dim, "draw": 0}
         for name in (("parity of 3 bits", _ROUNDING) if quick else (*_SQ, _ROUNDING))
         for dim in ((12,) if quick else (12, 24, 48))
-        if name == _ROUNDING or dim > _SQ[name].get("bits", 1) + 1
+        if name == _ROUNDING or dim > _SQ[name].keywords.get("bits", 1) + 1
     ]
 
 
-def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
+def measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: int) -> Mapping[str, Any]:
     for_target, for_oracle, for_learner, for_tests = rng.spawn(4)
     inputs: Inputs = BooleanInputs(tokens=2, dim=dim)
     known: Predictor | None = None
@@ -75,7 +78,10 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
         layer = make_nice_layer(heads=_HEADS, dim=dim, rng=for_target)
         bound: int | None = counting_floor(heads=_HEADS, tokens=2, dim=dim)
     else:
-        instance = _instance(name, dim, for_target)
+        family: SQFamily | LWRFamily = (
+            LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS) if name == _ROUNDING else _SQ[name](dim=dim)
+        )
+        instance = family.instance(rng=for_target)
         layer, inputs, known = instance.layer, instance.inputs, instance.known
         # the proved number of correlational queries of tolerance .1 that the family needs
         needed = instance.certificate.get(Key.QUERIES, _TOLERANCE)
@@ -95,16 +101,7 @@ def _measure(*, rng: np.random.Generator, part: str, name: str, dim: int, draw: 
     }
 
 
-def _instance(name: str, dim: int, rng: np.random.Generator) -> HardInstance:
-    if name in _SQ:
-        parameters = dict(_SQ[name])
-        family = FAMILIES[parameters.pop("family")].preset(dim=dim, **parameters)
-        assert isinstance(family, SQFamily)
-        return family.instance(rng=rng)
-    return LWRFamily(n=dim - 1, q=_MODULUS, p=_LEVELS).instance(rng=rng)
-
-
-_Curve = tuple[list[int], list[float]]  # dimensions and values
+_Curve = Sequence[tuple[int, float]]  # dimensions, each with a value
 
 
 def _found(row: Row) -> bool:
@@ -113,116 +110,64 @@ def _found(row: Row) -> bool:
 
 
 def _curve(rows: Sequence[Row], value: str = "count", **wanted: Any) -> _Curve:
-    """The median of a value by dimension, over the draws in which the function was found."""
-    medians = curve([row for row in chosen(rows, **wanted) if _found(row)], "dim", value)
-    return [dim for dim, _ in medians], [count for _, count in medians]
+    """The medians by dimension, over the draws in which the function was found."""
+    return curve(filter(_found, chosen(rows, **wanted)), "dim", value)
 
 
-def _slope(curve: _Curve) -> float | None:
+def _slope(points: _Curve) -> str:
     """The slope in log-log scale, from the largest dimension down to the first of at most half of it."""
-    dims, values = curve
-    lower = [place for place, dim in enumerate(dims) if 2 * dim <= dims[-1]]
+    lower = [point for point in points if 2 * point[0] <= points[-1][0]]
     if not lower:
-        return None
-    return math.log(values[-1] / values[lower[-1]]) / math.log(dims[-1] / dims[lower[-1]])
+        return "-"
+    (dim, value), (last, most) = lower[-1], points[-1]
+    return f"{math.log(most / value) / math.log(last / dim):.2f}"
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
-    dims, counts = _curve(nice, name="two tokens")
-    named: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "nice": of_all(_found(row) for row in nice if row["name"] != "examples"),
-        "newton": of_all(_found(row) for row in nice if row["name"] == "examples"),
+        "newton": of_all(map(_found, chosen(nice, name="examples"))),
         "hard": of_all(map(_found, hard)),
-        **{f"slope_{name.replace(' ', '_')}": _text(_slope(_curve(nice, name=name))) for name in _NICE},
+        "slope_two_tokens": _slope(_curve(nice, name="two tokens")),
+        "slope_any_tokens": _slope(_curve(nice, name="any tokens")),
     }
-    if dims:
-        floor = _curve(nice, "bound", name="two tokens")[1][-1]
-        named |= {"dim_two_tokens": dims[-1], "floors_two_tokens": f"{counts[-1] / floor:.2f}"}
-    for bits in (3, 7):
-        asked, needed = (_curve(hard, value, name=f"parity of {bits} bits") for value in ("count", "bound"))
-        if asked[0]:
-            named[f"parity_{bits}_dim"] = asked[0][-1]
-            named |= {
-                f"parity_{bits}_asked": f"{asked[1][-1]:,.0f}",
-                f"parity_{bits}_needed": f"{needed[1][-1]:,.0f}",
-            }
-    return named
+    for short, name in (
+        ("pairs", "two tokens"),
+        ("three", "parity of 3 bits"),
+        ("seven", "parity of 7 bits"),
+    ):
+        for dim, asked in _curve(rows, name=name)[-1:]:
+            needed = median(chosen(rows, name=name, dim=dim), "bound") or math.nan
+            numbers |= {f"{short}_dim": dim, f"{short}_floors": f"{asked / needed:.2f}"}
+            numbers |= {f"{short}_asked": f"{asked:,.0f}", f"{short}_needed": f"{needed:,.0f}"}
+    return numbers
 
 
-def _text(slope: float | None) -> str:
-    return "-" if slope is None else f"{slope:.2f}"
-
-
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     dims, lines = sorted({row["dim"] for row in rows}), []
-    for (part, name), those in grouped(rows, "part", "name").items():
-        counts = {_NICE.get(name, f"By queries: {name}"): "count"}
-        if name in (*_BOUNDED, "two tokens"):
-            bounded = "Statistical queries, at least: {}" if part == "hard" else "Lower bound, queries of {}"
-            counts[bounded.format(name)] = "bound"
-        for title, value in counts.items():
-            medians = dict(zip(*_curve(those, value), strict=True))
+    for (name,), those in grouped(rows, "name").items():
+        titles = {"count": _NICE.get(name, f"By queries: {name}")}
+        titles |= {"bound": _BOUNDS[name]} if name in _BOUNDS else {}
+        for value, title in titles.items():
+            points = _curve(those, value)
+            medians = {dim: f"{count:,.0f}" for dim, count in points}
             lines.append(
-                {"count": title}
-                | {f"d = {dim}": f"{medians[dim]:,.0f}" if dim in medians else "" for dim in dims}
-                | {"slope": _text(_slope(_curve(those, value)))}
-                | {"found": of_all(map(_found, those)) if value == "count" else ""}
+                {"count": title, **{f"d = {dim}": medians.get(dim, "") for dim in dims}}
+                | {"slope": _slope(points), "found": of_all(map(_found, those)) if value == "count" else ""}
             )
     return {"counts": lines}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
-    """Left nice layers; right a panel for each hard family, with the others in grey."""
-    nice, hard = chosen(rows, part="nice"), chosen(rows, part="hard")
-    left = {
-        _NICE["examples"]: (_curve(nice, name="examples"), _NEWTON),
-        _NICE["two tokens"]: (_curve(nice, name="two tokens"), _QUERIES),
-        _NICE["any tokens"]: (_curve(nice, name="any tokens"), _QUERIES | {"marker": "o", "linestyle": ":"}),
-        "Lower bound, queries of two tokens": (_curve(nice, "bound", name="two tokens"), _BOUND),
+def figure(rows: Sequence[Row]) -> Any:
+    panels = []
+    titles = {
+        "nice": f"queries or examples, nice layers of {_HEADS} heads",
+        "hard": "value queries, hidden secrets",
     }
-    asked = {name: _curve(hard, name=name) for name in (*_SQ, _ROUNDING)}
-    asked = {name: counts for name, counts in asked.items() if counts[0]}
-    needed = {name: _curve(hard, "bound", name=name) for name in _BOUNDED if name in asked}
-    with canvas(10.8, 4.9) as figure:
-        axes = axes_in(figure, (0.05, 0.1, 0.29, 0.66))
-        for label, (counts, look) in left.items():
-            axes.plot(*counts, label=label, clip_on=False, **look)
-        _scale(axes, [counts for counts, _ in left.values()])
-        title_axes(axes, "dimension d", f"Nice layers, {_HEADS} heads: queries or examples")
-        for place, name in enumerate(asked):
-            row, column = divmod(place, _COLUMNS)
-            axes = axes_in(figure, (0.395 + 0.122 * column, 0.46 - 0.36 * row, 0.105, 0.24))
-            for counts in asked.values():
-                axes.plot(*counts, color=FAINT, alpha=0.3, linewidth=0.8, zorder=2)
-            axes.plot(*asked[name], clip_on=False, **_QUERIES)
-            if name in needed:
-                label = "Statistical queries of tolerance 0.1, at least"
-                axes.plot(*needed[name], clip_on=False, label=label, **_BOUND | {"linestyle": (0, (1, 1.5))})
-            _scale(axes, [*asked.values(), *needed.values()])
-            axes.tick_params(labelleft=column == 0, labelsize=8)
-            title_axes(axes, "dimension d" if place + _COLUMNS >= len(asked) else "", "")
-            axes.set_title(name, loc="left", fontsize=8)
-        title = "Layers that hide a secret: queries, a panel for each family; the others are grey"
-        figure.text(0.395, 0.8, title)
-        legend_above(figure, columns=3)
-        return figure
-
-
-def _scale(axes: Any, curves: Sequence[_Curve]) -> None:
-    """Logarithmic axes that hold all curves."""
-    decade_axis(axes.yaxis, [value for _, counts in curves for value in counts] or [1.0])
-    dimension_axis(axes, [dim for dims, _ in curves for dim in dims] or [1])
-
-
-STUDY = Study(
-    name="queries-by-dimension",
-    title="Value queries against the dimension",
-    question="How does the number of value queries grow with d, on nice layers and on layers that hide a secret, "
-    "beside examples and lower bounds?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-)
+    for part, title in titles.items():
+        own = chosen(rows, part=part)
+        curves = {_NICE.get(name, name): _curve(those) for (name,), those in grouped(own, "name").items()}
+        bounds = {bound: _curve(own, "bound", name=name) for name, bound in _BOUNDS.items()}
+        panels.append(Panel("d", title, curves, log_x=True, bounds=bounds))
+    return line_figure(panels)

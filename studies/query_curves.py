@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from decimal import Decimal
 from typing import Any
 
 from attention.validation import NonNegativeInt, PositiveInt, checked
@@ -102,28 +101,14 @@ def _bounds(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _asked_table(rows: Sequence[Row]) -> dict[str, Table]:
-    def bound(name: str) -> Callable[[Sequence[Row]], Any]:
-        return lambda those: _short(those[0][name])
-
     def asked(learner: str) -> Callable[[Sequence[Row]], Any]:
-        return lambda those: next(
-            (
-                row["status"] if row["queries"] is None else row["queries"]
-                for row in chosen(those, learner=learner)
-            ),
-            None,
-        )
+        return lambda own: {row["learner"]: row["queries"] or row["status"] for row in own}.get(learner)
 
-    columns = {"targets N": bound("targets"), "at least": bound("lower_bound")}
+    columns: dict[str, Any] = {"targets N": "targets", "at least": "lower_bound"}
     columns |= {name: asked(name) for name in CURVE_LEARNERS if chosen(rows, learner=name)}
-    columns |= {"group's bound": bound("group_bound")} if len(_bounds(rows)) > 2 else {}
+    columns |= {"group's bound": "group_bound"} if len(_bounds(rows)) > 2 else {}
     ordered = sorted(rows, key=lambda row: (row["bits"], -row["tolerance"], row["dim"]))
     return {"queries": table(ordered, {"l": "bits", "tau": "tolerance", "d": "dim"}, columns)}
-
-
-def _short(number: Any) -> Any:
-    """Whole numbers in full up to twelve digits, then by their order of magnitude."""
-    return f"{Decimal(number):.1e}" if isinstance(number, int) and number >= 10**12 else number
 
 
 def _asked_figure(rows: Sequence[Row]) -> Any:
@@ -214,7 +199,7 @@ def _planned_table(rows: Sequence[Row]) -> dict[str, Table]:
     lines = []
     for (dim, queries, tolerance), those in grouped(rows, "dim", "queries", "tolerance").items():
         edges = {row["heads"]: f"{row['visible_below']:.2g}{'*' * row['invisible']}" for row in those}
-        line = {"d": dim, "queries Q": _short(queries), "tolerance": tolerance}
+        line = {"d": dim, "queries Q": queries, "tolerance": tolerance}
         lines.append(line | {title: edges.get(m) for title, m in titles.items()})
     return {"tolerances": lines}
 

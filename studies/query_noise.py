@@ -1,4 +1,8 @@
-"""Noise on the answers to value queries: errors before and after polish, what condition numbers say, and a bound."""
+"""Noise on the answers to value queries.
+
+How well are the heads read off when every answer to a value query has noise, before and after all parameters are
+fitted to fresh answers?
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +15,11 @@ from attention.fits import Step
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.noise import derivative
-from studies.rows import curve, grouped, median, of_all, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.rows import curve, grouped, median, number_text, of_all, table, values
+from studies.study import Parameters, Row, Table
 from upper import ByQueries
+
+STREAM = ("heads", "dim", "draw")
 
 _LEVELS = (1e-6, 1e-4, 1e-2)
 _TOKENS = 4  # of the queries on which the size of the outputs is measured
@@ -24,7 +30,7 @@ _ANSWERS = 20_000  # numbers in the queries whose derivatives are held at a time
 _UNSEEN = 1e-13  # a direction of the parameters that the answers show less than this is not determined
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     sizes = [(2, 8, 1)] if scale is Scale.QUICK else [(2, 16, 3), (4, 32, 1)]
     return [
         {"heads": heads, "dim": dim, "level": level, "draw": draw}
@@ -34,7 +40,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, draw: int) -> Mapping[str, Any]:
+def measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, draw: int) -> Mapping[str, Any]:
     for_layer, for_noise, for_learner, for_tokens = rng.spawn(4)
     layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
     size = float(np.sqrt(np.mean(layer(for_tokens.standard_normal((200, _TOKENS, dim))) ** 2)))
@@ -138,11 +144,7 @@ def cramer_rao_errors(
     return theta, w
 
 
-def _text(value: float | None) -> str:
-    return "none" if value is None else f"{value:.1e}".replace("e-0", "e-")
-
-
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     noise, read = values(rows, "noise_found"), [row for row in rows if row["theta_estimate"] is not None]
     gains = [row["theta_estimate"] / row["theta_polished"] for row in read if row["theta_polished"]]
     return {
@@ -163,9 +165,11 @@ def _range(rows: Sequence[Row], name: str, curve: str) -> str:
     return f"{min(ratios, default=math.nan):.1f} to {max(ratios, default=math.nan):.1f}"
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     def errors(stage: str) -> Any:
-        return lambda draws: ", ".join(_text(median(draws, f"{name}_{stage}")) for name in ("w", "theta"))
+        return lambda draws: ", ".join(
+            number_text(median(draws, f"{name}_{stage}")) for name in ("w", "theta")
+        )
 
     columns = {
         "queries": lambda draws: f"{median(draws, 'queries'):,.0f}",
@@ -182,7 +186,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"errors": table(rows, {"heads": "heads", "d": "dim", "noise": "level"}, columns)}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Errors of Theta and of W against noise: a curve for each size and stage, and the predicted ones in grey."""
     sizes = grouped(rows, "heads", "dim").items()
     panels = []
@@ -199,17 +203,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         }
         panels.append(Panel("noise, in units of the outputs", title, curves, log_x=True, bounds=bounds))
     return line_figure(panels)
-
-
-STUDY = Study(
-    name="query-noise",
-    title="Noise on the answers to value queries",
-    question="How well are the heads read off when every answer to a value query has noise, before and after all "
-    "parameters are fitted to fresh answers?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("heads", "dim", "draw"),
-)

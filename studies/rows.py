@@ -1,7 +1,7 @@
 """Rows of a study: those with given values, groups of them, counts, medians and tables."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -107,30 +107,17 @@ def with_interval(hits: Iterable[bool]) -> str:
 
 
 def number_text(value: Any) -> str:
-    """An entry of a table, numbers to three digits.
+    """An entry of a table: whole numbers below a million with all digits, others to three digits or less.
 
     Examples
     --------
-    >>> [number_text(value) for value in (None, 1152, 0.25, 3.3786, 1e-13, 0.0, "Haar")]
-    ['-', '1152', '0.25', '3.38', '1.0e-13', '0', 'Haar']
+    >>> [number_text(value) for value in (None, 1152, 18278, 10**40, 0.25, 3.3786, 1e-13, 0.0, "Haar")]
+    ['-', '1152', '18,278', '1.0e+40', '0.25', '3.38', '1.0e-13', '0', 'Haar']
     """
     if value is None:
         return "-"
+    if isinstance(value, int) and abs(value) >= 10**4:
+        return f"{value:,}" if abs(value) < 10**6 else f"{Decimal(value):.1e}"
     if not isinstance(value, float) or value == 0:
         return "0" if isinstance(value, float) else str(value)
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.1e}"
-
-
-def count_text(value: float | None) -> str:
-    """A large number with commas, from a million on with two digits.
-
-    Examples
-    --------
-    >>> count_text(18278), count_text(2.5e12), count_text(None), count_text(math.inf)
-    ('18,278', '2.5e12', 'none', 'infinite')
-    """
-    if value is None:
-        return "none"
-    if math.isinf(value):
-        return "infinite"
-    return f"{value:,.0f}" if value < 1e6 else f"{value:.1e}".replace("e+0", "e").replace("e+", "e")

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -36,7 +36,11 @@ STUDIES = (
     "linear-learning",
     "linear-tasks",
 )
-"""Names of the studies in the order of their pages; the module of each has its name with underscores."""
+"""Names of the studies in the order of their pages; the module of each has its name with underscores.
+
+The docstring of a module is the title and the question. Its functions `cells`, `measure`, `numbers`, `tables` and
+`figure`, and its constants `STREAM` and `NEEDS`, if it has them, are those of `Study`.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Study:
     name: str
     title: str
     question: str
-    cells: Callable[[Scale], Sequence[Parameters]]
+    cells: Callable[[Scale], Iterable[Parameters]]
     measure: Callable[..., Mapping[str, Any] | Sequence[Mapping[str, Any]]]
     numbers: Callable[[Sequence[Row]], Mapping[str, Any]]
     tables: Callable[[Sequence[Row]], Mapping[str, Table]]
@@ -147,7 +151,17 @@ def find_studies(names: Sequence[str]) -> list[Study]:
     if unknown := [name for name in names if name not in (*STUDIES, "all")]:
         raise ValueError(f"There is no study {unknown[0]!r}: choose among {', '.join(STUDIES)}, or all.")
     wanted = STUDIES if "all" in names else dict.fromkeys(names)
-    return [import_module(f"studies.{name.replace('-', '_')}").STUDY for name in wanted]
+    return [_of_module(name) for name in wanted]
+
+
+def _of_module(name: str) -> Study:
+    module = import_module(f"studies.{name.replace('-', '_')}")
+    title, _, question = (module.__doc__ or "").partition(".\n\n")
+    parts: dict[str, Any] = {
+        part: getattr(module, part) for part in ("cells", "measure", "numbers", "tables", "figure")
+    }
+    parts |= {"stream": getattr(module, "STREAM", None), "needs": getattr(module, "NEEDS", ())}
+    return Study(name, title, " ".join(question.split()), **parts)
 
 
 def run_study(
@@ -185,7 +199,7 @@ def run_study(
         )
     if options.get("timeout") is None and options.get("isolated", True):
         options["timeout"] = study.seconds
-    cells = _cells(study, study.cells(scale), seed)
+    cells = _cells(study, list(study.cells(scale)), seed)
     if len({cell.key for cell in cells}) != len(cells):
         raise ValueError(f"The study {study.name} has the same cell twice: give each parameters of its own.")
     rows: dict[str, list[Row]] = {}  # by key, in the order of the cells

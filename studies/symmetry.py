@@ -1,4 +1,7 @@
-"""Whether and when two heads trained by gradient descent separate."""
+"""Two heads part.
+
+Do two heads trained by gradient descent break symmetry, and when?
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -15,8 +18,10 @@ from runs import Scale
 from studies.intervals import slope_interval
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, grouped, of_all, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper.baselines.descent import random_start, squared_error_gradient, stack_heads
+
+STREAM = ("part", "target", "tokens", "dim", "draw")
 
 Heads = Float[np.ndarray, "m 2 d d"]
 """For every head Theta and W."""
@@ -29,7 +34,7 @@ _FLOORS = {2: 3, 4: 6}  # examples, in units of d^2 / (k (k - 1)), by k
 _ITERATIONS, _POWER_STEPS, _DIFFERENCE = 3000, 40, 1e-4
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     targets = [("nice", 2), ("0.1", 2)]
     if not quick:
@@ -42,7 +47,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(
+def measure(
     *, rng: Generator, part: str, target: str, tokens: int, dim: int, draw: int, steps: int
 ) -> list[Row]:
     """Start at the best single head, split into halves that differ by a gap; follow them until they part.
@@ -174,7 +179,7 @@ def descend(
     return np.array(distances), np.array(differences)
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     pairs, still = [row for row in rows if row["gap"]], chosen(rows, gap=0.0)
     off = [row["parted"] / row["predicted"] - 1 for row in pairs if row["parted"] is not None]
     close = [row for row in still if row["target"] != "nice"]
@@ -200,7 +205,7 @@ def _median(rows: Iterable[Row], name: str, gap: float) -> int | None:
     return round(middle) if np.isfinite(middle) else None
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     columns: dict[str, Any] = {
         "least curvature": lambda draws: f"{np.median(values(draws, 'curvature')):.2g}",
         **{f"from {gap:.0e}": partial(_median, name="parted", gap=gap) for gap in _GAPS},
@@ -210,7 +215,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"steps": table(pairs, {"target": "target", "k": "tokens"}, columns)}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """The steps until the heads part by the gap at the start."""
     times = {
         f"{target if target == 'nice' else f'gap {target}'}, {name}": [
@@ -221,16 +226,3 @@ def _figure(rows: Sequence[Row]) -> Any:
         if target in ("nice", "0.1")
     }
     return line_figure([Panel("gap at the start", "steps until the heads part", times, log_x=True)])
-
-
-STUDY = Study(
-    name="symmetry",
-    title="Two heads part",
-    question="Do two heads trained by gradient descent break symmetry, and when?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("part", "target", "tokens", "dim", "draw"),
-)

@@ -1,4 +1,8 @@
-"""Each non-degeneracy condition violated alone: which phase breaks first, and whether Newton still succeeds."""
+"""One condition violated at a time.
+
+How do the six phases degrade as each non-degeneracy condition is violated alone, which phase breaks first, and does
+Newton still find the layer?
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +26,12 @@ from attention import (
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, median, table
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
 from upper import Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase
+
+STREAM = ("heads", "dim")
 
 NICE = "nothing"
 """The name of the baseline, a nice layer that meets all conditions."""
@@ -37,8 +43,12 @@ _PASSES = 4000  # of Newton, about six times the number for a nice layer
 _LARGEST = 1e6  # the cap on an error that is divided by a true sum of nearly zero
 _NEWTON = {"Newton 4": 4, "Newton 28": 28}  # counting floors of examples: the default, and a generous number
 _PAPER = "paper"  # the mode of the six phases
-_MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
-_ERRORS = {phase: f"phase_{phase}" for phase in (*_MEASURES, 6)}
+_MEASURES = dict(
+    enumerate(
+        ("sum_error", "agreement_error", "sum_error", "agreement_error", "span_error", "relative_error"), 1
+    )
+)
+_ERRORS = {phase: f"phase_{phase}" for phase in _MEASURES}
 Stack = Float[np.ndarray, "2 d d"]
 
 
@@ -83,6 +93,7 @@ def _near_signs(stack: Stack, spread: float, rng: Generator) -> Stack:
 
 
 VIOLATIONS: Mapping[str, Violation] = {
+    NICE: Violation("theta_stable_rank", (0.0,), lambda stack, amount, rng: stack),
     "close heads": Violation(
         "theta_incoherence",
         (0.6, 0.2, 0.05),
@@ -100,7 +111,7 @@ VIOLATIONS: Mapping[str, Violation] = {
     "low-rank W": Violation("w_stable_rank", (4.0, 2.0, 1.0), partial(_low_rank, of_w=True)),
     "weak W": Violation("w_norms_comparable", (6.0, 100.0), _weak),
 }
-"""Every violation by its name."""
+"""Every violation by its name, and the baseline."""
 
 
 def violated_layer(
@@ -113,17 +124,14 @@ def violated_layer(
     layer : AttentionLayer
         The one with the fewest other violations.
     measured : float or None
-        The measure of the condition; for the baseline the stable rank.
+        The measure of the condition.
     beside : tuple of str
         The other conditions that fail.
     """
     for_nice, for_rest = rng.spawn(2)  # two violations with the same seed start with the same nice layer
-    tries = []
+    (condition, _, change), tries = VIOLATIONS[name], []
     for _ in range(_TRIES):
         nice = _nice(dim, for_nice)
-        if name == NICE:
-            return nice, check_conditions(nice, tokens=_TOKENS)["theta_stable_rank"].measured, ()
-        condition, _, change = VIOLATIONS[name]
         if condition.startswith("w_"):
             layer = AttentionLayer(theta=nice.theta, w=change(nice.w, amount, for_rest))
         else:
@@ -144,9 +152,9 @@ def _nice(dim: int, rng: Generator) -> AttentionLayer:
     return layer
 
 
-def _cells(scale: Scale) -> Sequence[Parameters]:
+def cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
-    amounts = {NICE: (0.0,), **{name: kind.amounts for name, kind in VIOLATIONS.items()}}
+    amounts = {name: kind.amounts for name, kind in VIOLATIONS.items()}
     if quick:
         amounts = {NICE: (0.0,), "close heads": (0.05,), "opposed heads": (1.0,), "lattice": (0.03,)}
     runs = {NICE: 6, "close heads": 5}
@@ -159,7 +167,7 @@ def _cells(scale: Scale) -> Sequence[Parameters]:
     ]
 
 
-def _measure(
+def measure(
     *, violation: str, amount: float, heads: int, dim: int, learner: str, runs: int, rng: Generator
 ) -> Mapping[str, Any]:
     """The violation and the successes of a learner in several draws, and the median error of each phase."""
@@ -202,17 +210,11 @@ def run_learner(layer: AttentionLayer, learner: str, rng: Generator) -> dict[str
     fit = SixPhase(heads=layer.heads, mode="paper").fit(oracle, rng=for_learner, truth=truth)
     result: dict[str, Any] = {"success": fit.details.failed is None, "failed": fit.details.failed}
     size = math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))
-    for step in fit.trace:  # if a phase has several steps, the last one counts
-        if step.phase in _MEASURES:
-            unit = size if step.phase in (2, 4) else 1.0
-            result[_ERRORS[step.phase]] = _capped(step.measures[_MEASURES[step.phase]] / unit)
-        elif step.phase == 6 and "candidates" in step.measures:
-            result[_ERRORS[6]] = _capped(step.measures["relative_error"])
+    for step in fit.trace:  # if a phase has several steps, the last one counts; of phase 6 that of the net
+        if step.phase in _MEASURES and (step.phase != 6 or "candidates" in step.measures):
+            error = step.measures[_MEASURES[step.phase]] / (size if step.phase in (2, 4) else 1.0)
+            result[_ERRORS[step.phase]] = min(error, _LARGEST) if not math.isnan(error) else _LARGEST
     return result
-
-
-def _capped(error: float) -> float:
-    return min(error, _LARGEST) if not math.isnan(error) else _LARGEST
 
 
 def breaks(row: Row, usual: Row) -> int | None:
@@ -233,7 +235,7 @@ def _with_breaks(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     settings = [row for row in _with_breaks(rows) if row["violation"] != NICE]
     paper = chosen(settings, learner=_PAPER)
     return {
@@ -250,7 +252,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     def of(learner: str, name: str) -> Callable[[Sequence[Row]], Any]:
         return lambda learners: next((row[name] for row in chosen(learners, learner=learner)), None)
 
@@ -264,22 +266,8 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {"settings": table(_with_breaks(rows), {"violated": "violation", "amount": "amount"}, columns)}
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """The error of every phase over the usual one, for the largest amount of each violation."""
     last = {row["violation"]: row for row in chosen(_with_breaks(rows), learner=_PAPER)}
     curves = {name: [(place, row[error]) for place, error in _ERRORS.items()] for name, row in last.items()}
     return line_figure([Panel("phase", "error / usual error, paper mode", curves, horizontals=(_BREAKS_AT,))])
-
-
-STUDY = Study(
-    name="violations",
-    title="One condition violated at a time",
-    question="How do the six phases degrade as each non-degeneracy condition is violated alone, which phase breaks "
-    "first, and does Newton still find the layer?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("heads", "dim"),
-)

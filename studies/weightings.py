@@ -1,4 +1,8 @@
-"""Attention weightings other than exp: which parts of the learning of layers still work."""
+"""Other weightings than exp.
+
+What do phase 1 and agreement need of exp: what stands when patterns are made of the logits by sparsemax or by
+sigmoids?
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +16,9 @@ from attention.layer import contract, mix, softmax
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.rows import chosen, curve, grouped, median, table, values
-from studies.study import Parameters, Row, Study, Table
+from studies.study import Parameters, Row, Table
+
+STREAM = ("part", "heads", "tokens", "dim", "draw")
 
 _NAMES = ("softmax", "sparsemax", "sigmoid")
 _SIGMA = 2.0
@@ -23,7 +29,7 @@ _ROWS = 40_000  # at a time
 Logits = Float[np.ndarray, "*batch k"]
 
 
-def _cells(scale: Scale) -> list[Parameters]:
+def cells(scale: Scale) -> list[Parameters]:
     quick = scale is Scale.QUICK
     shapes = [("bias", (2, 2, dim)) for dim in ((16, 32) if quick else (16, 32, 64))]
     shapes += [("agreement", shape) for shape in (((2, 3, 16),) if quick else ((2, 3, 32), (3, 2, 32)))]
@@ -36,7 +42,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def _measure(
+def measure(
     *, part: str, weighting: str, examples: int, draw: int, rng: Generator, **size: int
 ) -> Mapping[str, Any] | list[Row]:
     """Phase 1's bias on one layer, or how often its heads agree."""
@@ -140,7 +146,7 @@ def _slope(rows: Sequence[Row]) -> float:
     return float(np.polyfit(x, np.log(y), 1, w=np.sqrt(y))[0])
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     for name in _NAMES:
         bias, agreeing = (chosen(rows, weighting=name, part=part) for part in ("bias", "agreement"))
@@ -151,7 +157,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     return numbers
 
 
-def _tables(rows: Sequence[Row]) -> dict[str, Table]:
+def tables(rows: Sequence[Row]) -> dict[str, Table]:
     return {
         "agreement": table(
             chosen(rows, part="agreement"),
@@ -167,7 +173,7 @@ def _tables(rows: Sequence[Row]) -> dict[str, Table]:
     }
 
 
-def _figure(rows: Sequence[Row]) -> Any:
+def figure(rows: Sequence[Row]) -> Any:
     """Phase 1's bias by d, and the share of useful rows by the tolerance."""
     useful = [
         {**row, "share": row["useful"] / row["rows"]} for row in chosen(rows, part="agreement", heads=2)
@@ -187,17 +193,3 @@ def _figure(rows: Sequence[Row]) -> Any:
             for below, title, x, y, own in panels
         ]
     )
-
-
-STUDY = Study(
-    name="weightings",
-    title="Other weightings than exp",
-    question="What do phase 1 and agreement need of exp: what stands when patterns are made of the logits "
-    "by sparsemax or by sigmoids?",
-    cells=_cells,
-    measure=_measure,
-    numbers=_numbers,
-    tables=_tables,
-    figure=_figure,
-    stream=("part", "heads", "tokens", "dim", "draw"),
-)

@@ -117,7 +117,7 @@ def test_no_drawing_of_the_documentation_is_large():
         for path in (ROOT / "docs").rglob("*.svg")
         if "_build" not in path.parts and "gallery" not in path.parts
     ]
-    assert len(drawings) > 30
+    assert len(drawings) > 20
     assert {path.name for path in drawings if path.stat().st_size > 60_000} == set()
 
 

@@ -7,6 +7,14 @@ import sys
 __all__ = ["main"]
 
 
+class WorkFailedError(Exception):
+    """The command is correct but its work failed: one line, exit status 1."""
+
+
+class WorkInterruptedError(WorkFailedError):
+    """The work was interrupted: one line that says how far it got, exit status 130."""
+
+
 def main() -> None:
     """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use, 130 interrupted."""
     for name in ("SIGTERM", "SIGHUP"):  # a request to end, or a lost terminal: the command keeps its results

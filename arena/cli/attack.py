@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from arena.attacking import ATTACKS, attack
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, report, require_writable, say, write_json
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from lwe import AttackOutcome
 

@@ -5,14 +5,8 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import (
-    JsonOption,
-    SeedOption,
-    report,
-    require_writable,
-    say,
-)
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli import WorkFailedError, WorkInterruptedError
+from arena.cli.console import JsonOption, SeedOption, report, require_writable, say
 from arena.formats import plural
 from paper_checks import GROUPS, ClaimResult, all_claims, find_claims, run_claims
 from paper_checks.claims_folder import keep_result, read_results

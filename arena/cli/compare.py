@@ -9,15 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import (
     InputsOption,
     JsonOption,
     RunOptions,
-    TimeoutOption,
     TokensOption,
     say,
 )
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.comparison import compare
 from arena.learner_table import LEARNERS, PRESETS
@@ -52,7 +51,6 @@ def compare_command(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Compute cells again that failed or timed out.")
     ] = False,
-    timeout: TimeoutOption = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -71,17 +69,9 @@ def compare_command(
     options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
-        results = compare(
-            targets,
-            entries,
-            retry_failed=retry_failed,
-            timeout=timeout,
-            **settings,
-            **options,
-        )
-    results = replace(
-        results, made={"command": shlex.join(["attention-bounds", *sys.argv[1:]]), **results.made}
-    )
+        results = compare(targets, entries, retry_failed=retry_failed, **settings, **options)
+    command = shlex.join(["attention-bounds", *sys.argv[1:]])
+    results = replace(results, made={"command": command, **results.made})
     if results.cells:
         text = results.to_json()
         write_whole(out / "results.json", text.encode())

@@ -13,7 +13,7 @@ import typer
 from arena.formats import as_plain
 from attention.files import write_whole
 from attention.foreign import json_text, printable
-from attention.validation import PositiveInt
+from attention.validation import PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from attention import Step
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 FolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")]
-TimeoutOption = Annotated[float | None, typer.Option(help="Seconds a cell may take; by default no limit.")]
 TokensOption = Annotated[int | None, typer.Option(help="Number k of tokens, instead of the file's.")]
 InputsOption = Annotated[
     Literal["boolean", "gaussian", "sphere"] | None,
@@ -43,12 +42,15 @@ class RunOptions:
         The run store; by default a file in the folder of --out.
     fresh : bool
         Compute every cell again, also those in the store.
+    timeout : float, optional
+        Seconds a cell may take; by default no limit.
     """
 
     jobs: PositiveInt | None = None
     dask: str | None = None
     store: Path | None = None
     fresh: bool = False
+    timeout: PositiveFloat | None = None
 
     def begin(self, out: Path | None, name: str) -> dict[str, Any]:
         """The arguments for `runs.run`, checked before the work; the folder `out`, if there is one, is made."""
@@ -65,6 +67,7 @@ class RunOptions:
             "cluster": self.dask,
             "store": None if place is None else Store(place),
             "fresh": self.fresh,
+            "timeout": self.timeout,
             "progress": True,
         }
 

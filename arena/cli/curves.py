@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import FolderOption, JsonOption, RunOptions, TimeoutOption
+from arena.cli.console import FolderOption, InputsOption, JsonOption, RunOptions, TokensOption
 from arena.cli.options import takes
 from arena.cli.study import measure_studies
-from arena.learning_curve import learning_curve
-from arena.lwr_reach import lwr_reach
+from arena.learning import open_source
+from arena.sources import GivenExamples
 from studies import Study
+from studies.learning_curve import learning_curve
+from studies.lwr_reach import lwr_reach
 from studies.query_curves import query_curves, six_phase_curves
 
 curves_app = typer.Typer(
@@ -21,30 +23,29 @@ curves_app = typer.Typer(
 )
 
 
-def _add(make: Callable[..., Study], name: str, example: str, *, flags: dict[str, str] | None = None) -> None:
+def _add(make: Callable[..., Study], name: str, example: str) -> None:
     """Add the command of a study; its options are the parameters of the function that makes the study."""
 
     def command(
         out: FolderOption = Path("curves"),
         *,
         run: RunOptions,
-        timeout: TimeoutOption = None,
         as_json: JsonOption = False,
         **settings: Any,
     ) -> None:
         study, seed = make(**settings), settings.get("seed", 0)
-        measure_studies([study], out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
+        measure_studies([study], out=out, run=run, seed=seed, as_json=as_json)
 
     summary = (make.__doc__ or "").partition("\n")[0]
     words = (
         f"{summary}\n\nWrites {name}.csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: "
         f"after an interruption the same command continues.\n\nExample: attention-bounds curves {name} {example}"
     )
-    curves_app.command(name, help=words)(takes(make, flags=flags)(command))
+    curves_app.command(name, help=words)(takes(make)(command))
 
 
 _add(query_curves, "sq", "--dims 10,16,20 --bits 3 --tau 0.3,0.1")
-_add(lwr_reach, "lwr", "--q 64 --p 2,4,8,16,32 --budget 5", flags={"Xs": "--Xs"})
+_add(lwr_reach, "lwr", "--q 64 --p 2,4,8,16,32 --budget 5")
 _add(six_phase_curves, "learner-side", "--dims 64,128,256")
 
 
@@ -58,10 +59,11 @@ def examples_command(
             help="A layer or an instance. Or examples: a file of x and y, or the token matrices and their labels.",
         ),
     ],
+    tokens: TokensOption = None,
+    inputs: InputsOption = None,
     out: FolderOption = Path("curves"),
     *,
     run: RunOptions,
-    timeout: TimeoutOption = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -75,5 +77,7 @@ def examples_command(
 
     Example: attention-bounds curves examples nice.safetensors
     """
-    study = learning_curve(files if len(files) > 1 else files[0], **settings)
-    measure_studies([study], out=out, run=run, timeout=timeout, seed=settings["seed"], as_json=as_json)
+    source: Any = open_source(files if len(files) > 1 else files[0], tokens=tokens, inputs=inputs)
+    k = source.x.shape[1] if isinstance(source, GivenExamples) else source.inputs.tokens
+    study = learning_curve(source, k, **settings)
+    measure_studies([study], out=out, run=run, seed=settings["seed"], as_json=as_json)

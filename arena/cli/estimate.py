@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from arena.cli.console import JsonOption, report, say, showing_progress
+from arena.formats import aligned
 from arena.names import find_name
 from lwe import PRESETS, LWEParameters, estimate, parse_distribution
 from lwe.costs.reduction import CostModelName
@@ -70,10 +71,6 @@ def estimate_command(
         modulus, levels = _whole("q", q), 0 if p is None else _whole("p", p)
         secret, errors = parse_distribution(Xs), parse_distribution(Xe or "zero")
         parameters = LWEParameters(n, modulus, levels, "uniform", secret, errors, m)
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
     with showing_progress("Estimates"):
         costs = estimate(parameters, model=model)
     if as_json or not costs:
@@ -85,22 +82,15 @@ def estimate_command(
         say(f"With at most m = {parameters.m} samples.")
     possible = [cost for cost in costs if not cost.failure]
     # the numbers of lattices in columns, those of other attacks at the end
-    columns = [
-        "mem",
-        "m",
-        *(name for name in ("beta", "d") if any(name in cost.details for cost in possible)),
-    ]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("attack", "rop", *columns):
-        table.add_column(column, no_wrap=True)
-    table.add_column("other")
+    own = [name for name in ("beta", "d") if any(name in cost.details for cost in possible)]
+    columns, rows = ["mem", "m", *own], []
     for cost in possible:
         numbers = dict(cost.numbers)
-        own = [numbers.pop(column, "") for column in columns]
-        table.add_row(
-            cost.attack, cost.rop, *own, " ".join(f"{one}={number}" for one, number in numbers.items())
+        values = [numbers.pop(column, "") for column in columns]
+        rows.append(
+            (cost.attack, cost.rop, *values, " ".join(f"{name}={one}" for name, one in numbers.items()))
         )
-    Console(highlight=False, width=_WIDTH).print(table)
+    say(f"\n{aligned([('attack', 'rop', *columns, 'other'), *rows], left=len(columns) + 3)}\n")
     for cost in costs:
         if cost.failure:
             say(fill(str(cost), _WIDTH))

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError
 from arena.cli.console import JsonOption, report, say
-from arena.cli.errors import WorkFailedError
 from arena.cli.options import takes
 from arena.inspection import inspect
 from arena.samples import open_samples
@@ -36,14 +36,15 @@ def inspect_command(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Check a hard instance against its definition: heads, known part, certificate."
+            "--verify",
+            help="Check a hard instance against its definition: heads, known component, certificate.",
         ),
     ] = False,
     layer: Annotated[int | None, typer.Option(help="Number of a checkpoint's layer, from 0.")] = None,
     as_json: JsonOption = False,
     **reading: Any,
 ) -> None:
-    """Show a layer's shape and conditions; for a hard instance, its certificate and its known part.
+    """Show a layer's shape and conditions; for a hard instance, its certificate and its known component.
 
     For a layer of a trained model, the parts that were dropped are also shown. Learning with rounding has an
     assumption, and known reductions, with what they lose at its parameters.

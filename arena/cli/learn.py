@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, Progress, report, require_writable, say, showing_progress
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.learner_table import LEARNERS, LearnerEntry
 from arena.learners import one_learner
@@ -48,7 +48,7 @@ def learn_command(
             "-o",
             "--out",
             help="Where to write the fitted layer; of a six-phase learner, without .safetensors at its end, a folder "
-            "for the layer, the result, a figure per phase and a page.",
+            "for the layer, the result, two figures and a page.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -58,7 +58,7 @@ def learn_command(
 
     Example: attention-bounds learn nice.safetensors --learner newton --seed 1 -o fitted.safetensors
 
-    With a figure per phase: attention-bounds learn nice.safetensors --learner six-phase --out phases
+    With a page of the phases: attention-bounds learn nice.safetensors --learner six-phase --out phases
 
     From your own examples: attention-bounds learn --examples-from X.npy Y.npy --heads 2
 
@@ -76,8 +76,7 @@ def learn_command(
         raise ValueError(f"The function to ask is {ask!r}: FILE.py:NAME is needed.")
     if examples_from is not None and str(examples_from[1]).startswith("-"):
         raise ValueError(
-            f"--examples-from {examples_from[0]} has one file: two are needed. One file with x and y is learned by "
-            f"attention-bounds learn {examples_from[0]}."
+            f"--examples-from {examples_from[0]} has one file: two are needed, or one as the argument."
         )
     reading = {name: settings.pop(name) for name in ("tokens", "dim", "inputs")}
     source = open_source(next(iter(given.values())), **reading)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from arena.cli.console import (
+    FolderOption,
     JsonOption,
     RunOptions,
     SeedOption,
@@ -18,28 +19,18 @@ from arena.cli.console import (
 from arena.cli.options import takes
 from arena.cli.study import measure_studies
 from arena.formats import plural
-from arena.linear import learn_linear
-from arena.linear_certify import certify_linear
-from arena.names import find_names
+from arena.linear import certify_linear, learn_linear
 from runs import Scale
-from runs.figures import save_figure
-from studies import STUDIES, find_studies
-from studies.line_figure import line_figure
+from studies import find_studies
 from upper.linear_attention import save_linear_attention
-
-_EXPERIMENTS = [name.removeprefix("linear-") for name in STUDIES if name.startswith("linear-")]
 
 linear_app = typer.Typer(
     help=(
         "Linear attention: learned exactly by regression, certified, and the experiments on it.\n\n"
-        "Example: attention-bounds linear learn --dim 8 --heads 4 --adam 2000 --out learned"
+        "Example: attention-bounds linear learn --dim 8 --heads 4 --out learned"
     ),
     rich_markup_mode=None,
 )
-FolderOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Folder for figures and results; of learn also for the model."),
-]
 
 
 @linear_app.command("learn")
@@ -57,13 +48,15 @@ def linear_learn_command(
             "files. A tenth is held out.",
         ),
     ] = None,
-    out: FolderOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the result and the model.")
+    ] = None,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
     """Learn linear attention from examples by regression; report what they determine, and find its heads.
 
-    Example: attention-bounds linear learn --dim 8 --heads 4 --adam 2000 --out learned
+    Example: attention-bounds linear learn --dim 8 --heads 4 --out learned
 
     From your own examples: attention-bounds linear learn --examples-from X.npy Y.npy
     """
@@ -73,42 +66,35 @@ def linear_learn_command(
         require_writable(out, directory=True)
     with showing_progress("Linear attention"):
         learned = learn_linear(examples_from or file, **settings)
-    details = learned.fit.details
-    _show("learned", learned, details, out, as_json)
+    report(learned, learned.to_json(), as_json)
     if out is not None:
-        path, model = out / "model.safetensors", details.model
+        path, model = out / "model.safetensors", learned.fit.details.model
+        write_json(out / "learned.json", learned.to_json())
         save_linear_attention(path, model, made={"generator": "linear learn", "seed": learned.seed})
-        say(f"model: {path}, {plural(model.heads, 'head')}", quiet=as_json)
+        say(f"written: {out / 'learned.json'}\nmodel: {path}, {plural(model.heads, 'head')}", quiet=as_json)
 
 
 @linear_app.command("certify")
 @takes(certify_linear)
-def linear_certify_command(out: FolderOption = None, as_json: JsonOption = False, **settings: Any) -> None:
+def linear_certify_command(as_json: JsonOption = False, **settings: Any) -> None:
     """Decide whether examples determine linear attention on a domain, and how much errors may grow there.
 
     Example: attention-bounds linear certify --data boolean --domain gaussian --dim 4
 
     With your own tokens: attention-bounds linear certify --data X.npy --domain gaussian --dim 4
     """
-    if out is not None:
-        require_writable(out, directory=True)
     with showing_progress("Certificate"):
         certified = certify_linear(**settings)
-    _show("certified", certified, certified, out, as_json)
+    report(certified, certified.to_json(), as_json)
 
 
 @linear_app.command("experiment")
 @takes()
 def linear_experiment_command(
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help=f"One of {', '.join(_EXPERIMENTS)}, several with commas, or all."
-        ),
+        str, typer.Argument(metavar="NAME", help="A study of linear attention: learning or tasks.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records and figures.")] = Path(
-        "results/studies"
-    ),
+    out: FolderOption = Path("results/studies"),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
     *,
     run: RunOptions,
@@ -119,19 +105,5 @@ def linear_experiment_command(
 
     Example: attention-bounds linear experiment tasks --out results/studies
     """
-    names = find_names(name, [*_EXPERIMENTS, "all"], "experiment")
-    chosen = find_studies([f"linear-{one}" for one in (_EXPERIMENTS if "all" in names else names)])
-    scale = Scale.QUICK if quick else Scale.FULL
-    measure_studies(chosen, scale=scale, out=out, run=run, seed=seed, as_json=as_json)
-
-
-def _show(name: str, result: Any, pictured: Any, out: Path | None, as_json: bool) -> None:
-    """Print a result, and write it and its figures into a folder."""
-    report(result, result.to_json(), as_json)
-    if out is None:
-        return
-    for figure_name, panel in pictured.panels().items():
-        for ending in ("svg", "pdf"):
-            save_figure(line_figure([panel]), out / f"{figure_name}.{ending}")
-    write_json(out / f"{name}.json", result.to_json())
-    say(f"written: {out / name}.json and the figures beside it", quiet=as_json)
+    scale, studies = Scale.QUICK if quick else Scale.FULL, find_studies([f"linear-{name}"])
+    measure_studies(studies, scale=scale, out=out, run=run, seed=seed, as_json=as_json)

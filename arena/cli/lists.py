@@ -23,16 +23,19 @@ def learners_command(as_json: JsonOption = False) -> None:
     """
     from arena.learner_table import LEARNERS
 
-    names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}
-    values = [{name: getattr(one, field) for name, field in names.items()} for one in LEARNERS.values()]
-    rows = [(f"{one['name']}{'*' * one['by_default']}", one["needs"]) for one in values]
-    labels = aligned([("learner", "needs"), *rows], left=2).splitlines()
-    indent, lines = max(map(len, labels)) + 2, []
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    for label, promise in zip(labels, ["promise", *(one["promise"] for one in values)], strict=True):
-        look: Any = {"initial_indent": f"{label:<{indent}}", "subsequent_indent": " " * indent}
-        lines.append(textwrap.fill(promise, max(width, indent + 30), **look))
-    report("\n".join(lines), values, as_json)
+    entries = LEARNERS.values()
+    labels = [("learner", "needs"), *((f"{one.name}{'*' * one.by_default}", one.extra) for one in entries)]
+    indent = "\n" + " " * (max(map(len, aligned(labels, left=2).splitlines())) + 2)
+    width = max((shutil.get_terminal_size().columns if sys.stdout.isatty() else 100) - len(indent), 30)
+    promises = [
+        indent.join(textwrap.wrap(text, width)) for text in ["promise", *(one.guarantee for one in entries)]
+    ]
+    rows = [(*label, promise) for label, promise in zip(labels, promises, strict=True)]
+    values = [
+        {"name": one.name, "by_default": one.by_default, "needs": one.extra, "promise": one.guarantee}
+        for one in entries
+    ]
+    report(aligned(rows, left=3), values, as_json)
 
 
 def attacks_command(as_json: JsonOption = False) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli import WorkFailedError, WorkInterruptedError
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _LONGEST = 1500  # characters of a message: options may hold anything
@@ -129,6 +129,9 @@ def run(arguments: Sequence[str]) -> int:
         status = error.exit_code
     except _CommandLineError as error:
         message = error.format_message()  # type: ignore[attr-defined]
+        command: Any = getattr(getattr(error, "ctx", None), "command", None)
+        if "unexpected extra arg" in message and "examples_from" in [one.name for one in command.params]:
+            message += " Examples of your own, tokens and labels, are given by --examples-from X.npy Y.npy"
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
             typer.echo(message)
             return _WRONG_USE

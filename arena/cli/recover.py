@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, RunOptions, report, say
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.options import takes
 from arena.formats import plural
 from arena.recovery import recover
@@ -20,7 +20,7 @@ def recover_command(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder for a page with a map of heads, and for the results."),
+        typer.Option("--out", "-o", help="Folder for a page and the results."),
     ] = None,
     *,
     run: RunOptions,
@@ -40,7 +40,7 @@ def recover_command(
     if as_json or done:
         report(recovery, recovery.to_json(), as_json)
     if out is not None and done:
-        say(f"\nThe page with the map of heads: {recovery.save(out)}", quiet=as_json)
+        say(f"\nThe page: {recovery.save(out)}", quiet=as_json)
     layers = plural(len(done) + recovery.missing, "layer")
     if recovery.missing:
         kept = "" if options["store"] is None else " and kept: the same command continues"

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, RunOptions, SeedOption, TimeoutOption, report, say
-from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli import WorkFailedError, WorkInterruptedError
+from arena.cli.console import JsonOption, RunOptions, SeedOption, report, say
 from arena.cli.options import takes
 from arena.formats import aligned, folded, plural
 from arena.names import find_name
-from attention.validation import PositiveFloat, check
 from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json, text_table
@@ -36,7 +35,6 @@ def study_command(
     ),
     *,
     run: RunOptions,
-    timeout: TimeoutOption = None,
     seed: SeedOption = 0,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Measure nothing: draw the records in --out again.")
@@ -68,7 +66,7 @@ def study_command(
         if as_json:
             report("", done, as_json)
     else:
-        measure_studies(chosen, scale=scale, out=out, run=run, timeout=timeout, seed=seed, as_json=as_json)
+        measure_studies(chosen, scale=scale, out=out, run=run, seed=seed, as_json=as_json)
 
 
 def measure_studies(
@@ -77,7 +75,6 @@ def measure_studies(
     scale: Scale = Scale.FULL,
     out: Path,
     run: RunOptions,
-    timeout: float | None = None,
     seed: int = 0,
     as_json: bool = False,
 ) -> None:
@@ -85,8 +82,6 @@ def measure_studies(
 
     WorkFailedError if a cell failed; everything else is measured and written first.
     """
-    if timeout is not None:
-        check("--timeout", timeout, PositiveFloat)
     options = run.begin(out, "studies")
     done: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -95,7 +90,7 @@ def measure_studies(
             say(f"{study.name} is left out: it needs {' and '.join(study.missing)}.", quiet=as_json)
             continue
         try:
-            result = run_study(study, scale=scale, seed=seed, timeout=timeout, **options)
+            result = run_study(study, scale=scale, seed=seed, **options)
         except KeyboardInterrupt:
             raise WorkInterruptedError(
                 f"Interrupted at {study.name}: {plural(len(done), 'study', 'studies')} of {len(studies)} done. "
@@ -114,16 +109,16 @@ def measure_studies(
 
 def _redraw(study: Study, out: Path, quiet: bool) -> dict[str, Any]:
     path = out / f"{study.name}.csv"
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is not there: leave --redraw out to measure the study {study.name}. A record in JSON is of an "
+            "earlier version; e8b75ae is the last that reads it."
+        )
     try:
         result = load_result(path)
         # a record of an earlier version may have cells that are gone
         rows = tuple(row for cell in study.cells(result.scale) for row in chosen(result.rows, **cell))
         return _write(study, replace(result, rows=rows), out, quiet)
-    except FileNotFoundError:
-        raise ValueError(
-            f"{path} is not there: leave --redraw out to measure the study {study.name}. A record in JSON is of an "
-            "earlier version; e8b75ae is the last that reads it."
-        ) from None
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(
             f"{path} holds other rows than the study {study.name} measures ({type(error).__name__}: {error}): leave "

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from arena.drawing import Drawing
 from arena.formats import count_text, error_text, seconds_text
 from arena.learner_table import learner_looks
+from arena.records import Summary
 from arena.results import Results
-from arena.summary import Summary
 from runs.figures import (
     CARD,
     FAINT,

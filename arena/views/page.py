@@ -10,10 +10,8 @@ from typing import Any
 
 from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.origin import describe_inputs
-from arena.records import Cell, LearnerRecord, TargetRecord
+from arena.records import Cell, LearnerRecord, Summary, TargetRecord
 from arena.results import Results
-from arena.summary import Summary
 from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
@@ -78,7 +76,7 @@ def template(name: str) -> Any:
         "seconds": seconds_text,
         "number": number_text,
         "setting": _setting,
-        "inputs": describe_inputs,
+        "inputs": lambda described: f"{described.get('name', 'unknown')} inputs",
         "tally": tally_text,
         "ended": _ended,
         "level": heat_level,

@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.formats import count_text, error_text, seconds_text
-from arena.records import TargetRecord
+from arena.records import LEARNED, NOTHING, Summary, TargetRecord
 from arena.results import Results
-from arena.summary import LEARNED, NOTHING, Summary
 from attention.evaluation import CONFIDENCE
 from attention.outcome import Outcome
 

@@ -102,7 +102,7 @@ print(parameter_errors(learned.layer, layer).theta)
 # The learner of Chen and Li has six phases and uses no gradient. Here it runs in "paper mode", which keeps to these
 # phases; details and constants are ours. The trace has a step for each phase, with its errors against the truth:
 
-from arena.views.phase_figures import draw_phases
+from arena.views.phases import draw_phases
 
 phases = learn(target, "six-phase-paper", seed=2, preset="quick")
 for step in phases.fit.trace:
@@ -117,13 +117,13 @@ for step in phases.fit.trace:
 # phase 3.
 
 drawings = draw_phases(phases.fit, layer)
-drawings[3, "sum"]
+drawings["sum"]
 
 # %%
 # Phase 6 tries every pair of points of a net in that span. Dark is a small error. The two dark spots are one solution,
 # because heads have no order.
 
-drawings[6, "net"]
+drawings["search"]
 
 # %%
 # Both learners have learned the layer. The six phases have a theorem and need hundreds of times as many examples.

@@ -47,11 +47,11 @@ results = compare(targets, learners, seeds=2)
 results
 
 # %%
-# The number is the error on what is *not* known in advance. 1 means that nothing was learned beyond the known part, and
-# 1e-15 that every digit was learned. That Newton learns the nice layers is measured. Elimination provably finds a
-# noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of tries. That Newton does not find
-# it is only measured: the certificate bounds correlational queries, and Newton looks at the examples themselves. The
-# learner that asks value queries finds all three.
+# The number is the error on what is *not* known in advance. 1 means that nothing was learned beyond the known
+# component, and 1e-15 that every digit was learned. That Newton learns the nice layers is measured. Elimination
+# provably finds a noise-free parity from about 2(d + 9) examples, up to one failure in some hundreds of tries. That
+# Newton does not find it is only measured: the certificate bounds correlational queries, and Newton looks at the
+# examples themselves. The learner that asks value queries finds all three.
 
 # %%
 # Pictures

@@ -95,11 +95,6 @@ if checkpoint:
         print(recovery, end="\n\n")
 
 # %%
-# The map has norms, ranks, incoherence and errors of all heads.
-
-recovery.drawing if checkpoint else None
-
-# %%
 # The tokens of a real input are not random. :doc:`/how-to/your-own-model` shows the certificate of what they determine.
 
 # %%

@@ -11,14 +11,14 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
+from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt
 from lwe.attacks.reduction import (
-    UNLIMITED_SECONDS,
     Reduction,
+    TrialAttack,
+    TrialPlan,
     left_inverse,
     modular_hermite_form,
     reduction_seconds,
-    require_lattices,
 )
 from lwe.attacks.refinement import label_middles, unwrapped
 from lwe.costs.deviations import deviations
@@ -39,7 +39,7 @@ _NODE, _LISTED = 5e-8, 6e-5  # seconds of a node of the enumeration, and of a se
 
 
 @dataclass(frozen=True)
-class DecodingAttack(Attack):
+class DecodingAttack(TrialAttack):
     """Decode in lattices of rows that are zero in some columns: samples of a smaller problem. For bits and trits.
 
     Notes
@@ -47,8 +47,7 @@ class DecodingAttack(Attack):
     About one row of bits in 2^f is zero in f columns. Trial by trial, the attack takes m such rows, reduces their
     lattice, and lists the vectors that are as close to the labels as the errors are, by pruned enumeration (bounded
     distance decoding). Most of them belong to wrong secrets. Thousands of rows that were not used, with one nonzero
-    entry in those columns, tell which one is right, and complete it. `best_plan` chooses f, m and the pruning. Trials
-    end when the secret is missed with probability e^-7. If that would outlast the budget, the attack does not apply.
+    entry in those columns, tell which one is right, and complete it. `best_plan` chooses f, m and the pruning.
 
     References
     ----------
@@ -66,50 +65,53 @@ class DecodingAttack(Attack):
 
     name: ClassVar[str] = "bdd"
 
-    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
-        """List secrets, trial by trial; trials end before the seconds of the plan."""
-        parameters = attempt.parameters
-        require_lattices(parameters)
-        if parameters.matrix not in ("binary", "ternary"):
+    def plan(self, attempt: Attempt, seconds: float, rng: np.random.Generator) -> "ZeroPlan | None":
+        """By `best_plan`."""
+        if attempt.parameters.matrix not in ("binary", "ternary"):
             raise AttackEndedError(AttackOutcome.NOT_APPLICABLE, "It is for rows of bits or trits.")
-        seconds = UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
-        _, rows = zero_columns(attempt.samples.public, parameters.n - 1, rng)
-        plan = best_plan(parameters, [len(zero_rows) for zero_rows in rows], seconds)
-        if plan is None:
-            raise AttackEndedError(
-                AttackOutcome.NOT_APPLICABLE,
-                f"No number of zero columns is worth its trials in {seconds:.3g} seconds.",
-            )
-        for trial in range(plan.trials):
-            attempt.check()
-            attempt.details.update(samples=plan.samples, zero_columns=plan.columns, rounds=trial + 1)
-            for secret in _listed_secrets(attempt, plan, rng):
-                yield Finding(
-                    f"{plan.samples} samples that are 0 in {plan.columns} columns in a lattice of dimension "
-                    f"{attempt.details['dimension']}, LLL and BKZ with blocks up to {plan.block_size}.",
-                    secret,
-                    near=True,
-                )
-        raise AttackEndedError(
-            AttackOutcome.NOTHING, f"In {plan.trials} trials no secret was listed that other rows support."
-        )
+        _, rows = zero_columns(attempt.samples.public, attempt.parameters.n - 1, rng)
+        return best_plan(attempt.parameters, [len(zero_rows) for zero_rows in rows], seconds)
+
+    def trial(
+        self, attempt: Attempt, plan: "ZeroPlan", rng: np.random.Generator
+    ) -> Iterator[Int[np.ndarray, " n"]]:
+        """Reduce the lattice of some zero rows, list its vectors near the labels, judge the secrets.
+
+        Yields the few secrets that fresh rows support, completed to all columns.
+        """
+        parameters, q = attempt.parameters, attempt.parameters.q
+        zeros = ZeroColumns(attempt.samples, parameters, plan.columns, rng)
+        public, middle = zeros.lattice(plan.samples)
+        m, k = public.shape
+        inverse = left_inverse(public, q) if m > k else None
+        if inverse is None:
+            return
+        reduction = Reduction(modular_hermite_form(public.T, q), attempt, rng, short=public.T)
+        own = np.vstack([public.T, reduction.rows(range(k))]).astype(np.float64)
+        if np.linalg.matrix_rank(own) > k:
+            return  # with a small modulus its columns are no short vectors of the lattice
+        for block_size in range(10, plan.block_size + 1, 10):
+            for _ in range(2):
+                deque(reduction.tour(block_size, k), maxlen=0)
+        attempt.details["block_size"] = plan.block_size
+        bounds = close_bounds(deviations(parameters).error, m - k, plan.margin)
+        vectors = reduction.close(middle, k, bounds, most=_MOST_SECRETS)
+        # the least change of the vector by the lattice's own short vectors
+        change = np.linalg.lstsq(public.astype(np.float64), (middle - vectors).T, rcond=None)[0].T
+        secrets = np.stack([inner_products(vectors, row, q) for row in inverse], axis=1)
+        secrets = centred(secrets + np.rint(change).astype(np.int64), q)
+        evidence = zeros.evidence(secrets, m)
+        for place in np.argsort(evidence)[:_OFFERED]:
+            if evidence[place] <= math.log(_LEVEL):
+                yield zeros.completed(secrets[place])
 
 
 @dataclass(frozen=True)
-class ZeroPlan:
+class ZeroPlan(TrialPlan):
     """How many columns are zero in the rows of a lattice, how many rows it has, and what a trial should do."""
 
-    columns: int  #: f, the number of columns that are zero
-    samples: int  #: m, the rows of the lattice
     block_size: int  #: the last block size of BKZ before the enumeration
     margin: float  #: c of `close_bounds`
-    success: float  #: the probability that one trial lists the secret
-    seconds: float  #: about how long a trial takes
-
-    @property
-    def trials(self) -> int:
-        """After so many trials the secret is missed with probability e^-7."""
-        return math.ceil(7 / self.success)
 
 
 def close_bounds(deviation: float, dimensions: int, margin: float) -> Float[np.ndarray, " dimensions"]:
@@ -173,7 +175,7 @@ def best_plan(parameters: LWEParameters, rows: list[int], seconds: float) -> Zer
                     success = float(_successes(margin)[d - 1])
                     # an enumeration cannot be stopped
                     if nodes[-1] <= _MOST_SECRETS / 3 and cost <= seconds / 10 and cost < least * success:
-                        best, least = ZeroPlan(columns, m, block_size, margin, success, cost), cost / success
+                        best, least = ZeroPlan(columns, m, success, cost, block_size, margin), cost / success
     return best if least <= seconds else None
 
 
@@ -258,37 +260,3 @@ class ZeroColumns:
 
     def _turned(self, public: np.ndarray, middle: np.ndarray, secret: np.ndarray) -> np.ndarray:
         return np.exp(2j * math.pi / self._q * (middle - public @ secret))
-
-
-def _listed_secrets(
-    attempt: Attempt, plan: ZeroPlan, generator: np.random.Generator
-) -> Iterator[Int[np.ndarray, " n"]]:
-    """One trial: reduce the lattice of some zero rows, list its vectors near the labels, judge the secrets.
-
-    Yields the few secrets that fresh rows support, completed to all columns.
-    """
-    parameters, q = attempt.parameters, attempt.parameters.q
-    zeros = ZeroColumns(attempt.samples, parameters, plan.columns, generator)
-    public, middle = zeros.lattice(plan.samples)
-    m, k = public.shape
-    inverse = left_inverse(public, q) if m > k else None
-    if inverse is None:
-        return
-    reduction = Reduction(modular_hermite_form(public.T, q), attempt, generator, short=public.T)
-    own = np.vstack([public.T, reduction.rows(range(k))]).astype(np.float64)
-    if np.linalg.matrix_rank(own) > k:
-        return  # with a small modulus its columns are no short vectors of the lattice
-    for block_size in range(10, plan.block_size + 1, 10):
-        for _ in range(2):
-            deque(reduction.tour(block_size, k), maxlen=0)
-    attempt.details["block_size"] = plan.block_size
-    bounds = close_bounds(deviations(parameters).error, m - k, plan.margin)
-    vectors = reduction.close(middle, k, bounds, most=_MOST_SECRETS)
-    # the least change of the vector by the lattice's own short vectors
-    change = np.linalg.lstsq(public.astype(np.float64), (middle - vectors).T, rcond=None)[0].T
-    secrets = np.stack([inner_products(vectors, row, q) for row in inverse], axis=1)
-    secrets = centred(secrets + np.rint(change).astype(np.int64), q)
-    evidence = zeros.evidence(secrets, m)
-    for place in np.argsort(evidence)[:_OFFERED]:
-        if evidence[place] <= math.log(_LEVEL):
-            yield zeros.completed(secrets[place])

@@ -20,6 +20,8 @@ from lwe.samples import LWRSamples, make_samples
 from lwe.tokens import SampleOracle, realised
 
 _MOST_SAMPLES = 1 << 62
+_CONFIDENCE = 0.95  # of the interval of an advantage
+_FALSE_ALARM = 0.01  # the level of the test of a run
 
 Values = Callable[[np.ndarray], np.ndarray]
 Share = Annotated[float, Real(above=0, below=1)]
@@ -37,7 +39,6 @@ class Distinguishing:
     #: in how many runs the labels were accepted as real
     real_detected: int
     random_detected: int
-    confidence: float = 0.95  #: of the interval
     #: whether all runs on real labels used one given secret; then conclusions hold for this secret only
     fixed_secret: bool = False
 
@@ -53,11 +54,11 @@ class Distinguishing:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """A confidence interval of the advantage: two Clopper-Pearson intervals, each with half the error."""
+        """A 95 % confidence interval of the advantage: two Clopper-Pearson intervals, each with half the error."""
         from scipy.stats import binomtest  # slow to import and rarely needed
 
         real, random = (
-            binomtest(detected, self.runs).proportion_ci((1 + self.confidence) / 2)
+            binomtest(detected, self.runs).proportion_ci((1 + _CONFIDENCE) / 2)
             for detected in (self.real_detected, self.random_detected)
         )
         return float(real.low - random.high), float(real.high - random.low)
@@ -75,7 +76,7 @@ class Distinguishing:
         return (
             f"{self.learner} on {self.parameters}: {self.real_detected} of {self.runs} runs on labels of secrets and "
             f"{self.random_detected} of {self.runs} on random labels taken for real; advantage {self.advantage:.3g} "
-            f"[{low:.3g}, {high:.3g}] at {100 * self.confidence:.4g}% confidence; eps {self.real.mean():.3g}. {follows}"
+            f"[{low:.3g}, {high:.3g}] at {100 * _CONFIDENCE:g}% confidence; eps {self.real.mean():.3g}. {follows}"
         )
 
 
@@ -87,10 +88,7 @@ def distinguish(
     runs: Annotated[int, Whole(1, 10**6)] = 20,
     examples: PositiveInt = 4000,
     fresh: PositiveInt = 1000,
-    false_alarm: Share = 0.01,
-    confidence: Share = 0.95,
     secret: ArrayLike | None = None,
-    budget: Budget | None = None,
     rng: Rng = None,
 ) -> Distinguishing:
     """Turn a learner into a distinguisher: run it on labels of secrets and on random labels, and compare.
@@ -101,16 +99,12 @@ def distinguish(
     ----------
     learner : Learner or Attack
         A learner gets each sample repeatedly as examples on the gate, each time with new tokens, and about as many
-        examples off the gate. An attack gets the samples, within the `budget`, which by default has no time limit.
+        examples off the gate. An attack gets the samples, without a time limit.
     parameters : LWEParameters
         The parameters of the labels, including their errors.
     runs, examples, fresh : int
         The number of runs on each kind of labels; in each run, the number of samples to learn from and the number of
         fresh samples that test the hypothesis.
-    false_alarm : float
-        The level delta of the test of a run.
-    confidence : float
-        The confidence of the interval of the advantage.
     secret : array of int (n,), optional
         One secret for all runs; then conclusions hold for this secret only. By default each run draws a secret.
     rng : optional
@@ -123,9 +117,9 @@ def distinguish(
     interval of length W (2 for labels -1 and 1). If labels are random, 2hb is sub-Gaussian given h, so
     E exp(2 (2hb - h^2)/W^2) <= 1 by Hoeffding's lemma. By Markov's inequality the sum of 2hb - h^2 then reaches
     (W^2/2) ln(1/delta) with probability at most delta, whatever h. The test accepts labels as real if the sum reaches
-    this value. Since 2hb - h^2 = b^2 - (h - b)^2, a learner with E(h - b)^2 <= E b^2 - eps passes with probability
-    1 - delta from N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2) examples. Derived
-    here.
+    this value, with delta = 1/100. Since 2hb - h^2 = b^2 - (h - b)^2, a learner with E(h - b)^2 <= E b^2 - eps passes
+    with probability 1 - delta from N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2)
+    examples. Derived here.
 
     Examples
     --------
@@ -148,8 +142,7 @@ def distinguish(
                 samples = LWRSamples(samples.public, rounded(residues, parameters.q, parameters.p))
             training, held_out = samples.held_out(fresh)
             if isinstance(learner, Attack):
-                spend = budget or Budget(seconds=None)
-                predict = learner(training, parameters, rng=generator, budget=spend).predict
+                predict = learner(training, parameters, rng=generator, budget=Budget(seconds=None)).predict
             else:
                 predict = _learned(learner, parameters, training, generator)
             terms = np.zeros(fresh)
@@ -157,9 +150,8 @@ def distinguish(
                 h, b = predict(held_out.public) - mean, held_out.labels - mean
                 terms = 2 * h * b - h**2
             gains[kind, run] = float(terms.mean()) * (2 / width) ** 2
-            detected[kind] += bool(terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
-    fixed = secret is not None
-    return Distinguishing(parameters, name, gains[0], gains[1], detected[0], detected[1], confidence, fixed)
+            detected[kind] += bool(terms.sum() >= width**2 / 2 * math.log(1 / _FALSE_ALARM))
+    return Distinguishing(parameters, name, gains[0], gains[1], detected[0], detected[1], secret is not None)
 
 
 @checked

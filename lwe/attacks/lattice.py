@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
+from jaxtyping import Int
 
 from attention.validation import PositiveInt, Whole, checked
 from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.attacks.decoding import DecodingAttack
 from lwe.attacks.embedding import WIDE_GAPS, EmbeddingAttack, primal_embedding
-from lwe.attacks.reduction import UNLIMITED_SECONDS, Reduction, require_lattices
+from lwe.attacks.reduction import Reduction, TrialAttack, TrialPlan
 from lwe.costs.primal import PrimalShape, best_primal_shape
 from lwe.distributions import FixedWeight
 from lwe.parameters import LWEParameters
@@ -56,11 +57,8 @@ class LatticeAttack(Attack):
 
 
 @dataclass(frozen=True)
-class DropAndSolveAttack(Attack):
+class DropAndSolveAttack(TrialAttack):
     """Leave columns out at random, in the hope that a sparse secret is zero there; reduce the embedding of the others.
-
-    Trials end when the secret is missed with probability e^-7. If that would outlast the budget, the attack does not
-    apply.
 
     References
     ----------
@@ -78,53 +76,46 @@ class DropAndSolveAttack(Attack):
 
     name: ClassVar[str] = "drop-and-solve"
 
-    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
-        """Guess and reduce, trial by trial."""
-        parameters, vectors = attempt.parameters, set[bytes]()
-        require_lattices(parameters)
-        few, shape, trials = _plan(attempt)
-        n = parameters.n
-        for trial in range(trials):
-            attempt.details.update(samples=shape.samples, guessed_zeros=n - few.n, rounds=trial + 1)
-            columns = np.sort(rng.permutation(n)[: few.n])
-            part = attempt.samples.at(rng.permutation(len(attempt.samples))[: shape.samples])
-            embedding = primal_embedding(replace(part, public=part.public[:, columns]), few, shape)
-            reduction = Reduction(embedding.basis, attempt, rng)
-            for block_size in (2, 10, 20, 30, 40):
-                deque(reduction.tour(block_size), maxlen=0)
-                for entries in embedding.secrets(reduction, range(reduction.dim), vectors):
-                    secret = np.zeros(n, dtype=np.int64)
-                    secret[columns] = entries
-                    yield Finding(
-                        f"{shape.samples} samples without {n - few.n} columns in a lattice of dimension "
-                        f"{reduction.dim}, LLL and BKZ with blocks up to {attempt.details['block_size']}.",
-                        secret,
-                        near=True,
-                    )
-        raise AttackEndedError(
-            AttackOutcome.NOTHING, f"In {trials} trials the secret was not zero in {n - few.n} columns."
-        )
+    def plan(self, attempt: Attempt, seconds: float, rng: np.random.Generator) -> "DropPlan | None":
+        """The smaller problem of the fewest expected seconds, and its lattice."""
+        parameters, distribution = attempt.parameters, attempt.parameters.Xs
+        if not isinstance(distribution, FixedWeight):
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE, "It guesses zeros of secrets of a fixed weight."
+            )
+        n, weight = parameters.n, distribution.total
+        best, least = None, seconds
+        for size in range(n - 5, max(weight, n // 4), -5):
+            few = parameters.updated(n=size)
+            shape = best_primal_shape(few, len(attempt.samples), least_gap=WIDE_GAPS[1])
+            success = math.comb(size, weight) / math.comb(n, weight)
+            if shape is None or (shape.block_size or 0) > _EASY:
+                continue
+            cost = 0.07 * (shape.dimension / 58) ** 5  # as measured on one core
+            if cost / success < least:
+                best, least = DropPlan(n - size, shape.samples, success, cost, few, shape), cost / success
+        return best
+
+    def trial(
+        self, attempt: Attempt, plan: "DropPlan", rng: np.random.Generator
+    ) -> Iterator[Int[np.ndarray, " n"]]:
+        """Guess zeros, and reduce the embedding of the other columns."""
+        n, vectors = attempt.parameters.n, set[bytes]()
+        columns = np.sort(rng.permutation(n)[: plan.few.n])
+        part = attempt.samples.at(rng.permutation(len(attempt.samples))[: plan.samples])
+        embedding = primal_embedding(replace(part, public=part.public[:, columns]), plan.few, plan.shape)
+        reduction = Reduction(embedding.basis, attempt, rng)
+        for block_size in (2, 10, 20, 30, 40):
+            deque(reduction.tour(block_size), maxlen=0)
+            for entries in embedding.secrets(reduction, range(reduction.dim), vectors):
+                secret = np.zeros(n, dtype=np.int64)
+                secret[columns] = entries
+                yield secret
 
 
-def _plan(attempt: Attempt) -> tuple[LWEParameters, PrimalShape, int]:
-    """The smaller problem of the fewest expected seconds, its lattice, and the number of trials."""
-    parameters, distribution = attempt.parameters, attempt.parameters.Xs
-    if not isinstance(distribution, FixedWeight):
-        raise AttackEndedError(AttackOutcome.NOT_APPLICABLE, "It guesses zeros of secrets of a fixed weight.")
-    n, weight = parameters.n, distribution.total
-    plan, least = None, UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
-    for size in range(n - 5, max(weight, n // 4), -5):
-        few = parameters.updated(n=size)
-        shape = best_primal_shape(few, len(attempt.samples), least_gap=WIDE_GAPS[1])
-        success = math.comb(size, weight) / math.comb(n, weight)
-        if shape is None or (shape.block_size or 0) > _EASY:
-            continue
-        seconds = 0.07 * (shape.dimension / 58) ** 5 / success  # as measured on one core
-        if seconds < least:
-            plan, least = (few, shape, math.ceil(7 / success)), seconds
-    if plan is None:
-        raise AttackEndedError(
-            AttackOutcome.NOT_APPLICABLE,
-            f"No number of columns to leave out is worth its trials in {least:.3g} seconds.",
-        )
-    return plan
+@dataclass(frozen=True)
+class DropPlan(TrialPlan):
+    """Which smaller problem a trial attacks."""
+
+    few: LWEParameters  #: the problem without the columns
+    shape: PrimalShape  #: its lattice

@@ -94,7 +94,7 @@ class LinearisationAttack(Attack):
             )
             part = training.take(equations)
             system = monomials.rows(part.public, (part.labels & 1).astype(bool), check=attempt.check)
-            solved = solve_packed_gf2(system, unknowns, overwrite=True, on_panel=attempt.check)
+            solved = solve_packed_gf2(system, unknowns, on_panel=attempt.check)
             if solved.rank == unknowns or not solved.consistent or equations == len(training):
                 break
             equations *= 2  # repeated rows add no information, and few bits allow only few rows

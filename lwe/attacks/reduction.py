@@ -2,22 +2,22 @@
 
 import importlib.util
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from lwe.attacks.attack import AttackEndedError, AttackOutcome, Attempt
+from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, Attempt, Finding
 from lwe.costs.primal import lengths_tell
 from lwe.costs.reduction import root_hermite_factor
 from lwe.parameters import LWEParameters
 from lwe.residues import product_residue
 
-UNLIMITED_SECONDS = 20.0
-"""The most that trials are expected to take if there is no time limit."""
-
+_UNLIMITED_SECONDS = 20.0  # the most that trials are expected to take if there is no time limit
 _ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL surely reduces within 30 seconds
 _UNPRUNED = 20  # blocks below this are enumerated in full
 
@@ -238,3 +238,48 @@ def _strategy(block_size: int) -> Any:
     )
     before = [] if block_size < 40 else [block_size - (20 if block_size < 60 else 22)]
     return Strategy(block_size, preprocessing_block_sizes=before, pruning_parameters=[pruning])
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """What a trial of an attack does that leaves columns of the matrix out."""
+
+    columns: int  #: how many are left out
+    samples: int  #: m, the rows of the lattice
+    success: float  #: the probability that one trial finds the secret
+    seconds: float  #: about how long a trial takes
+
+    @property
+    def trials(self) -> int:
+        """After so many trials the secret is missed with probability e^-7."""
+        return math.ceil(7 / self.success)
+
+
+class TrialAttack(Attack):
+    """Trials that leave columns out. If those of the best plan would outlast the budget, the attack does not apply."""
+
+    @abstractmethod
+    def plan(self, attempt: Attempt, seconds: float, rng: np.random.Generator) -> Any:
+        """The `TrialPlan` of the fewest expected seconds; None if no success is expected within so many."""
+
+    @abstractmethod
+    def trial(self, attempt: Attempt, plan: Any, rng: np.random.Generator) -> Iterator[Int[np.ndarray, " n"]]:
+        """The secrets that one trial finds."""
+
+    def run(self, attempt: Attempt, rng: np.random.Generator) -> Iterator[Finding]:
+        """Find secrets, trial by trial."""
+        require_lattices(attempt.parameters)
+        seconds = _UNLIMITED_SECONDS if attempt.budget.seconds is None else attempt.seconds_left
+        if (plan := self.plan(attempt, seconds, rng)) is None:
+            raise AttackEndedError(
+                AttackOutcome.NOT_APPLICABLE,
+                f"No number of columns to leave out is worth its trials in {seconds:.3g} seconds.",
+            )
+        words, details = f"{plan.samples} samples without {plan.columns} columns", attempt.details
+        for trial in range(plan.trials):
+            attempt.check()
+            details.update(samples=plan.samples, columns_left_out=plan.columns, rounds=trial + 1)
+            for secret in self.trial(attempt, plan, rng):
+                reduced = f"of dimension {details['dimension']}, LLL and BKZ with blocks up to {details['block_size']}"
+                yield Finding(f"{words} in a lattice {reduced}.", secret, near=True)
+        raise AttackEndedError(AttackOutcome.NOTHING, f"In {plan.trials} trials {words} gave no secret.")

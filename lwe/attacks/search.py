@@ -21,6 +21,7 @@ _SPARE_BITS = 10  # 2^-10 false candidates are expected to pass the chosen sampl
 _TRIALS = 2048
 _AT_ONCE = 1 << 16
 _JUDGED = 2e4  # candidates, judged in about 15 seconds
+_TAILS = 1e-3  # the chance that a secret has a tail value, which are left out
 _MISSED = 0.01  # the chance that one round with errors drops the secret
 
 
@@ -81,10 +82,10 @@ class SecretSpace:
         return f"{self.number:.4g}" if self.number < 1 << 53 else f"2^{math.log2(self.number):.1f}"
 
 
-def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSpace | None:
+def secret_space(parameters: LWEParameters) -> SecretSpace | None:
     """The secrets of the parameters' distribution; None if their entries have more than 2^20 values.
 
-    Tail values are left out as long as the probability that a secret has one of them is at most `missed`.
+    Tail values are left out as long as the probability that a secret has one of them is at most 1/1000.
     """
     n, q, distribution = parameters.n, parameters.q, parameters.Xs
     if isinstance(distribution, FixedWeight):  # all signs: a superset where their numbers are fixed too
@@ -103,7 +104,7 @@ def secret_space(parameters: LWEParameters, *, missed: float = 1e-3) -> SecretSp
     values, weights = distribution.support(q)
     order = np.argsort(-weights, kind="stable")
     left_out = 1 - np.cumsum(weights[order])
-    likely = order[: 1 + int(np.argmax(left_out <= missed / n))]
+    likely = order[: 1 + int(np.argmax(left_out <= _TAILS / n))]
     if len(likely) > _MOST_VALUES:
         return None
     values = values[likely]

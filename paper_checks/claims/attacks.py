@@ -8,7 +8,6 @@ from numpy.random import Generator
 
 from lwe import (
     Budget,
-    LatticeAttack,
     LeastSquaresAttack,
     LinearisationAttack,
     LWEParameters,
@@ -145,33 +144,6 @@ def linearisation(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     yield equal("q = 8, degree 2: secrets whose labels the polynomial fits", fits, 0)
     interval = proportion_interval(right, fresh, confidence=0.9999)
     yield covers("q = 8, degree 2: share of fresh labels", interval, 0.5, margin=0.03)
-
-
-@claim(
-    "attacks/lattice",
-    source="Kannan 1987; Lenstra, Lenstra and Lovasz 1982; measured here",
-    basis=Basis.MEASURED,
-    fault={"levels": 4},
-    needs=("fpylll",),
-    slow=True,
-)
-def lattice(scale: Scale, rng: Generator, *, levels: int = 32, n: int = 24) -> Iterator[Comparison]:
-    """Lattice reduction (LLL on Kannan's embedding) breaks uniform public matrices, and so the gadget family, at q =
-    128, p = 32, n' = 24: it predicts all fresh labels. With up to six bases and blocks of 38 it breaks n' = 12, 8, 4
-    for p = 8, 4, 2, and n' = 56 for p = 32. That an untuned run fails at other sizes is no claim of security.
-
-    Runs the library's attack on a drawn secret, the first with one basis and blocks of at most 10. Quick runs leave out
-    n' = 56.
-    """
-    others = ((8, 12), (4, 8), (2, 4)) if scale is Scale.QUICK else ((8, 12), (4, 8), (2, 4), (32, 56))
-    for p, size in ((levels, n), *others):
-        parameters = LWEParameters(size, 128, p, matrix="uniform")
-        samples, secret = make_samples(parameters, 600, rng=rng)
-        first = size == n
-        attack = LatticeAttack(rounds=1 if first else 6, largest_block=10 if first else 38)
-        result = attack(samples, parameters, rng=rng, budget=_NO_CLOCK)
-        name = "first" if first else f"p = {p}, n' = {size}"
-        yield at_least(f"{name}: share of new labels", _share(result, secret, parameters, rng), 1.0)
 
 
 @claim(

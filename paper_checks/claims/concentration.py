@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention import AttentionLayer, BooleanInputs, SliceInputs
+from attention import AttentionLayer, BooleanInputs
 from paper_checks.claim import Basis, claim
 from paper_checks.comparison import Comparison, covers, surely_below
 from paper_checks.faults import Fault, given
@@ -89,7 +89,7 @@ def softmax_on_slices(scale: Scale, rng: Generator, *, blocks: int = 40) -> Iter
         first, second = BooleanInputs(2, dim).sample(1, rng=rng)[0]
         cube.append(abs(_sigmoid(float(v @ (first - second))) - 0.5))
         weights = [tuple(int(rng.binomial(n, 0.5)) for n in sizes) for _ in range(2)]
-        x = SliceInputs(tuple(sizes), tuple(weights)).sample(draws, rng=rng)
+        x = _slice(sizes, weights, draws, rng)
         p = _sigmoid((x[:, 0] - x[:, 1]) @ v)
         on_slices.append(float(np.abs(p - p.mean()).mean()))
         parts = v.reshape(20, 10)
@@ -97,6 +97,15 @@ def softmax_on_slices(scale: Scale, rng: Generator, *, blocks: int = 40) -> Iter
     yield covers("on the cube", mean_interval(cube), 0.48, margin=0.005)
     yield surely_below("on slices", mean_interval(on_slices), 0.06)
     yield covers("mean variance over that on the cube", mean_interval(ratios), 0.127**2, margin=0.001)
+
+
+def _slice(sizes: list[int], weights: list[tuple[int, ...]], draws: int, rng: Generator) -> np.ndarray:
+    """Boolean tokens, each with these numbers of +1 in its blocks of these sizes."""
+    parts = []
+    for size, *ones in zip(sizes, *weights, strict=True):
+        order = rng.random((draws, len(weights), size)).argsort(axis=-1)
+        parts.append(np.where(order < np.asarray(ones)[:, None], 1.0, -1.0))
+    return np.concatenate(parts, axis=-1)
 
 
 def _sigmoid(z: Any) -> Any:

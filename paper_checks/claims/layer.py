@@ -1,25 +1,19 @@
 """The attention layer."""
 
-import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
 from numpy.random import Generator
 
 from attention import (
     AttentionLayer,
     BooleanInputs,
-    GaussianInputs,
     attention_pattern,
     make_nice_layer,
 )
-from attention.conversion import Projections, convert_projections
 from paper_checks.claim import Basis, claim
 from paper_checks.claims._faults import NEGATED_LOGITS
-from paper_checks.comparison import Comparison, at_most, equal
-from paper_checks.faults import Fault
+from paper_checks.comparison import Comparison, at_most
 from runs import Scale
 
 
@@ -79,52 +73,3 @@ def lipschitz(scale: Scale, rng: Generator, *, steps: int = 1) -> Iterator[Compa
         changed = attention_pattern(np.array([[step, -step]]))[0] - 0.5
         share = steps * float(np.abs(changed).sum() / step)
         yield at_most(f"change of a softmax over that of logits, {step:g}", share, 1.0)
-
-
-@claim(
-    "layer/biases",
-    source="Vaswani et al., arXiv 1706.03762, Section 3.2: the maps of a head; as a layer of this class: derived here",
-    basis=Basis.PROVED,
-    fault=Fault(
-        "attention.conversion:_biases",
-        lambda right: lambda maps, scale, kept: right(replace(maps, value_bias=None), scale, kept),
-        "the value bias left out",
-    ),
-)
-def biases(scale: Scale, rng: Generator, *, rounding: float = 1e-13) -> Iterator[Comparison]:
-    """Heads of dimension h with query, key, value and output maps and biases q_i, nu_i and o are the layer
-    1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i. There Theta_i = Q_i^T K_i / sqrt(h), W_i = V_i^T O_i^T,
-    c_i = K_i^T q_i / sqrt(h) and b = o + sum_i O_i nu_i. The key biases change nothing.
-
-    Draws random maps and biases. Compares the textbook loop over heads (project, scale, softmax, mix, concatenate, map
-    out) with the converted layer. Runs the loop again without the key biases.
-    """
-    dim, heads = (12, 3) if scale is Scale.QUICK else (48, 6)
-    names = ("query_bias", "key_bias", "value_bias", "output_bias")
-    vectors = dict(zip(names, rng.standard_normal((4, dim)), strict=True))
-    weights = rng.standard_normal((4, dim, dim)) / math.sqrt(dim)
-    maps = Projections(*weights, **vectors)
-    x = GaussianInputs(4, dim).sample(10, rng=rng)
-    expected = _textbook_attention(maps, x, heads)
-    without_key = Projections(*weights, **(vectors | {"key_bias": None}))
-    moved = np.abs(_textbook_attention(without_key, x, heads) - expected).max()
-    layer = convert_projections(maps, heads=heads).layer
-    size = np.abs(expected).max()
-    yield at_most("relative difference", float(np.abs(layer(x) - expected).max() / size), rounding)
-    yield at_most("change without the key biases, relative", float(moved / size), rounding)
-    ranks = [int(np.linalg.matrix_rank(matrix)) for matrix in (*layer.theta, *layer.w)]
-    yield equal("ranks of all Theta and W", ranks, [dim // heads] * (2 * heads))
-
-
-def _textbook_attention(
-    maps: Projections, x: Float[np.ndarray, "n k d"], heads: int
-) -> Float[np.ndarray, "n k d"]:
-    query = x @ maps.query.T + maps.query_bias
-    key = x @ maps.key.T + maps.key_bias
-    value = x @ maps.value.T + maps.value_bias
-    root = (x.shape[-1] // heads) ** -0.5
-    mixed = []
-    for part in np.split(np.arange(query.shape[-1]), heads):
-        odds = np.exp(root * query[..., part] @ np.swapaxes(key[..., part], -1, -2))
-        mixed.append(odds / odds.sum(axis=-1, keepdims=True) @ value[..., part])
-    return np.concatenate(mixed, axis=-1) @ maps.output.T + maps.output_bias

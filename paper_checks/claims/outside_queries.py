@@ -6,11 +6,10 @@ from math import prod
 import numpy as np
 from numpy.random import Generator
 
-from attention import ExampleOracle, GroundTruth
 from lower import HardInstance, solve_gf2
 from paper_checks.claim import Basis, claim
-from paper_checks.comparison import Comparison, at_least, at_most, close, covers
-from paper_checks.faults import Fault, returned
+from paper_checks.comparison import Comparison, close, covers
+from paper_checks.faults import Fault
 from runs import Scale
 from sq import make_parity_instance
 from studies.intervals import proportion_interval
@@ -61,35 +60,6 @@ def elimination(scale: Scale, rng: Generator) -> Iterator[Comparison]:
         yield covers(f"eta = {rate}: S found", interval, (1 - rate) ** (d - 1))
 
 
-@claim(
-    "outside-queries/adam",
-    source="measured here",
-    basis=Basis.MEASURED,
-    fault=Fault(
-        "upper.baselines.gradient_descent:rate", returned(lambda step: -step), "steps up the gradient"
-    ),
-    needs=("torch",),
-    slow=True,
-)
-def adam(scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Adam with a student of 8 heads, batches of 256 and rate .01 learns a parity of one bit at d = 32: in 1000 steps
-    its error is below .02 of the unknown part. It learns three bits at d = 12: in 4000 steps the error is below .3. At
-    d = 48 it does not learn three bits: in 4000 steps the error never falls below .95. Knowing nothing scores 1.0.
-
-    Runs upper.GradientDescent once for each, on labels of construction D. Errors are on fresh inputs with the known
-    part subtracted, and of the third the least is taken. Quick runs only easier cases: d = 8, 400 steps and a bound of
-    .06 for one bit; d = 5, 500 steps at twice the rate and a bound of .85 for three, which shows an effect, not that
-    they are learned; and 150 steps at d = 48. Longer runs and other settings are not covered.
-    """
-    full = scale is Scale.FULL
-    errors = _adam(1, *((32, 1000) if full else (8, 400)), rng=rng)
-    yield at_most("one bit: last error", errors[-1], 0.02 if full else 0.06)
-    errors = _adam(3, *((12, 4000) if full else (5, 500)), rate=0.01 if full else 0.02, rng=rng)
-    yield at_most("three bits, few coordinates: last error", errors[-1], 0.3 if full else 0.85)
-    errors = _adam(3, 48, 4000 if full else 150, rng=rng)
-    yield at_least("three bits, d = 48: least error", min(errors), 0.95)
-
-
 def _equations(instance: HardInstance, many: int, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
     """Which coordinates differ, and the hidden sign, for so many examples on the gate."""
     x = instance.inputs.sample(4 * many + 40, rng=rng)
@@ -97,14 +67,3 @@ def _equations(instance: HardInstance, many: int, rng: Generator) -> tuple[np.nd
     direction = instance.direction
     hidden = (instance.layer(x) - instance.known(x))[:, 0] @ direction
     return x[:, 0, 1:] != x[:, 1, 1:], hidden * x[:, 0, 0] < 0
-
-
-def _adam(bits: int, dim: int, steps: int, *, rate: float = 0.01, rng: Generator) -> list[float]:
-    """The errors on the unknown part, look by look."""
-    from upper import GradientDescent
-
-    instance = make_parity_instance(dim=dim, bits=bits, construction="D", rng=rng)
-    truth = GroundTruth.draw(instance.layer, instance.inputs, 2000, known=instance.known, rng=rng)
-    oracle = ExampleOracle(instance.layer, instance.inputs, rng=rng)
-    fit = GradientDescent(8, work=steps, batch=256, learning_rate=rate).fit(oracle, rng=rng, truth=truth)
-    return [float(step.measures["unknown_part_error"]) for step in fit.trace]

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.random import Generator
 
 from lwe import LWEParameters
-from lwe.labels import low_degree_weights, root_mean_square_correlation
-from lwe.residues import centred, rounded
+from lwe.labels import root_mean_square_correlation
+from lwe.residues import rounded
 from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform
 from paper_checks.claim import Basis, claim
-from paper_checks.comparison import Comparison, at_most, close, covers, equal, surely_below
+from paper_checks.comparison import Comparison, at_most, close, equal
 from paper_checks.faults import Fault, returned
 from runs import Scale
-from studies.intervals import median_interval
 
 
 @claim("secrets/distance-zero", source="derived here", basis=Basis.PROVED, fault={"powers_left_out": 1})
@@ -60,7 +59,7 @@ def distance_rate(scale: Scale, rng: Generator) -> Iterator[Comparison]:
 
     Fits a line through ln(distance) against rho^2 for secrets with entries in [-4, 4], n = 2000, q from 45 to 145. The
     first character is at most that, because cos x <= e^(-x^2/2) up to pi/2. For uniform secrets other characters can be
-    larger; there the rate is an order of magnitude, see secrets/medians.
+    larger; there the rate is an order of magnitude.
     """
     v = rng.integers(-4, 5, size=2000)
     moduli = range(45, 146, 4)
@@ -71,45 +70,6 @@ def distance_rate(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     yield close("factor in front", math.exp(float(height)), 2 / math.pi, relative=0.15)
     half = round(math.sqrt(float(v @ v)))
     yield at_most("distance at rho = 1/2", 2.0 ** log2_distance_from_uniform(v, half), 0.0072)
-
-
-@claim(
-    "secrets/medians",
-    source="measured here",
-    basis=Basis.MEASURED,
-    fault=Fault(
-        "lwe.uniformity:_log_cosines", returned(lambda logs: logs / 8), "eighth roots of the cosines"
-    ),
-    false_alarm=0.0014,
-    slow=True,
-)
-def medians(scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Take uniform secrets, q = 64, p = 2, and the medians of the distance from uniform and of the label's weights W_1
-    and W_2 of degree 1 and 2. They fall from (.17, 7.8e-3, 5.3e-2) at n = 8 to (1.1e-6, 1.1e-12, 1.0e-10) at n = 32. At
-    n = 24 the distance is below 1e-2 and W_1 below 1e-5.
-
-    Computes intervals for the medians of the decimal logarithms by the library's certificates, which the tests compare
-    with enumeration. The figures are medians of 20,000 other secrets, so they are taken as uncertain by 0.04 decades.
-    A small distance and small weights rule out some ways to learn the label, not all: this is no claim of security.
-    """
-    for n, *figures in (
-        (8, 0.172, 0.0078, 0.0527),
-        (16, 0.00507, 9.7e-6, 0.000184),
-        (24, 8.96e-5, 4.6e-9, 2.13e-7),
-        (32, 1.1e-6, 1.08e-12, 1e-10),
-    ):
-        drawn = []
-        for _ in range(300 if scale is Scale.QUICK else 4000):
-            v = centred(rng.integers(64, size=n), 64)
-            first, second = low_degree_weights(v, LWEParameters(n, 64, 2))
-            drawn.append((log2_distance_from_uniform(v, 64), first.log2, second.log2))
-        logs = np.maximum(math.log10(2) * np.array(drawn), -400.0)  # a distance of 0 counts as tiny
-        intervals = [median_interval(column, confidence=0.9999) for column in logs.T]
-        for name, interval, figure in zip(("distance", "W_1", "W_2"), intervals, figures, strict=True):
-            yield covers(f"n = {n}: log10 of the {name}", interval, math.log10(figure), margin=0.04)
-        if n == 24:
-            for interval, bound in zip(intervals, (1e-2, 1e-5), strict=False):
-                yield surely_below("n = 24: the same, accepted", interval, math.log10(bound))
 
 
 @claim(

@@ -6,14 +6,11 @@ import numpy as np
 import sympy
 from numpy.random import Generator
 
-from attention import BooleanInputs, make_nice_layer
 from paper_checks.claim import Basis, claim
-from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims._layer_by_fractions import rank
-from paper_checks.comparison import Comparison, covers, equal, surely_above, surely_below
+from paper_checks.comparison import Comparison, equal
 from paper_checks.faults import Fault
 from runs import Scale
-from studies.intervals import mean_interval
 
 
 @claim(
@@ -57,44 +54,6 @@ def hull_dimension(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     rows = sympy.Matrix([x, (-b, a, -e, c), (-c, e, a, -b), (-e, -c, b, a)])
     square = sum(entry**2 for entry in x) ** 2
     yield equal("quaternions: the determinant less |x|^4", sympy.expand(rows.det() - square), 0)
-
-
-@claim(
-    "span-and-net/accuracy-needed",
-    source="measured here, of what (kd)^(-m) in Chen and Li's theorem asks of the span",
-    basis=Basis.MEASURED,
-    fault=HALF_LOGITS,
-    false_alarm=0.004,
-)
-def accuracy_needed(scale: Scale, rng: Generator) -> Iterator[Comparison]:
-    """Take (m, k, d) = (2, 2, 32) and refit W. A relative error of 1 % in every Theta_i then leaves a relative
-    squared error of 4.9e-5, below (kd)^(-m) = 2.4e-4. An error of 5 % leaves 1.2e-3, above it.
-
-    Applies Gaussian changes of that norm to nice layers, fits W by least squares on some examples and measures the
-    error on others, by a layer's formula written out. The mean over layers has a margin of 8 % for the figures,
-    which are of one target.
-    """
-    m, k, d = 2, 2, 32
-    layers, n = (8, 1000) if scale is Scale.QUICK else (30, 8000)
-    for change, figure, compare in ((0.01, 4.9e-5, surely_below), (0.05, 1.2e-3, surely_above)):
-        errors = []
-        for _ in range(layers):
-            layer = make_nice_layer(heads=m, dim=d, rng=rng)
-            shift = rng.standard_normal(layer.theta.shape)
-            sizes = [np.linalg.norm(part, axis=(1, 2), keepdims=True) for part in (layer.theta, shift)]
-            theta = layer.theta + change * shift * sizes[0] / sizes[1]
-            x = BooleanInputs(k, d).sample(2 * n, rng=rng)
-            y = layer(x).reshape(-1, d)
-            odds = [np.exp(x @ matrix @ x.transpose(0, 2, 1)) for matrix in theta]
-            read = np.concatenate([p / p.sum(axis=2, keepdims=True) @ x for p in odds], axis=2).reshape(
-                -1, m * d
-            )
-            w = np.linalg.lstsq(read[: n * k], y[: n * k], rcond=None)[0]
-            errors.append(float(np.sum((read[n * k :] @ w - y[n * k :]) ** 2) / np.sum(y[n * k :] ** 2)))
-        interval = mean_interval(errors)
-        what = f"relative squared error at {100 * change:.0f} %"
-        yield covers(what, interval, figure, margin=0.08 * figure)
-        yield compare(f"{what}, against (kd)^-m", interval, (k * d) ** -m)
 
 
 def _dimensions_left(theta: np.ndarray, rng: Generator) -> int:

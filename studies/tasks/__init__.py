@@ -2,8 +2,7 @@
 
 from studies.tasks.automata import AutomataInContext, Automaton
 from studies.tasks.key_value import KeyValueMemory
-from studies.tasks.machines import TuringMachine, agreement
-from studies.tasks.turing import TapeLayout
+from studies.tasks.turing import TapeLayout, TuringMachine, agreement
 from studies.tasks.universal import UniversalLayout
 
 __all__ = [

@@ -13,7 +13,6 @@ P S (1 + P (A - 1)). Such a model of least norm mostly fails on whole histories,
 constant in the examples, so in the closed loop the tape is written out again after each step.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -24,9 +23,73 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import random_generator
-from studies.tasks.machines import TuringMachine, one_hot
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
+
+MOVES = (-1, 0, 1)
+"""Where a machine's head can go: to the left, nowhere, to the right."""
+
+
+@dataclass(frozen=True, eq=False)
+class TuringMachine:
+    """A deterministic machine with one tape, a circle of P cells.
+
+    A configuration is a row of P + 2 whole numbers: the symbols in the cells, the position of the head, and the state.
+    A machine that would halt stays where it is, writes what it reads and keeps its state.
+
+    Parameters
+    ----------
+    write, move, next_state : integer array (S, A)
+        The symbol written in state s on reading x, the move -1, 0 or 1, and the next state.
+
+    Examples
+    --------
+    One that writes ones to the right for ever:
+
+    >>> machine = TuringMachine(np.array([[1, 1]]), np.array([[1, 1]]), np.array([[0, 0]]))
+    >>> machine.run(np.array([[0, 0, 0, 2, 0]]), 2)
+    array([[[0, 0, 1, 0, 0],
+            [1, 0, 1, 1, 0]]])
+    """
+
+    write: Int[np.ndarray, "S A"]
+    move: Int[np.ndarray, "S A"]
+    next_state: Int[np.ndarray, "S A"]
+
+    @staticmethod
+    def random(*, states: int, symbols: int, rng: Rng = None) -> "TuringMachine":
+        """A machine whose table is independent and uniform."""
+        size, generator = (states, symbols), random_generator(rng)
+        return TuringMachine(
+            generator.integers(symbols, size=size),
+            generator.choice(MOVES, size=size),
+            generator.integers(states, size=size),
+        )
+
+    def run(self, start: Int[np.ndarray, "R columns"], steps: int) -> Int[np.ndarray, "R T columns"]:
+        """The configurations (R, steps, P + 2) after each step. O(R P T)."""
+        visited, run = np.empty((len(start), steps, start.shape[1]), dtype=np.int64), np.arange(len(start))
+        at = start
+        for step in range(steps):
+            positions, states = at[:, -2], at[:, -1]
+            read = at[run, positions]
+            after = visited[:, step]
+            after[:] = at
+            after[run, positions] = self.write[states, read]
+            after[:, -2] = (positions + self.move[states, read]) % (start.shape[1] - 2)
+            after[:, -1] = self.next_state[states, read]
+            at = after
+        return visited
+
+
+def agreement(run: Int[np.ndarray, "R T columns"], wanted: Int[np.ndarray, "R T columns"]) -> float:
+    """The share of all steps at which tape, position and state agree; 0 to 1."""
+    return float(np.mean((run == wanted).all(axis=-1)))
+
+
+def one_hot(indices: np.ndarray, size: int) -> np.ndarray:
+    """The unit vectors e_i of each index i, of shape (..., size) for indices (...)."""
+    return np.eye(size)[indices]
 
 
 class Simulation(NamedTuple):
@@ -41,7 +104,7 @@ class TapeLayout:
     """Tokens [symbol A | position P | position⊗state P S] for a machine's tape, its state and the place of its head.
 
     A cell is [e_symbol | e_position | 0] and the query [0 | 0 | e_p⊗e_s], so that the block of G between symbols and
-    positions is the tape, one-hot. Configurations are rows of P + 2 whole numbers, as in `machines`.
+    positions is the tape, one-hot.
 
     Parameters
     ----------
@@ -129,9 +192,7 @@ class TapeLayout:
         written out again after each step, as what was learned from `examples` needs. O(R T H d^2) by heads,
         O(R T d^4) by coefficients, however long the history is.
         """
-        again = None if keep else self.contexts
-        nearest = (self.nearest_tokens,)
-        return run_closed_loop(model, self, self.contexts(start), start, steps, nearest=nearest, again=again)
+        return run_closed_loop(model, self, self.contexts(start), start, steps, keep=keep)
 
     def nearest_tokens(self, outputs: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
         """The tokens that a step can have nearest to given outputs, block by block; zero in further entries.
@@ -158,30 +219,35 @@ def run_closed_loop(
     start: Int[np.ndarray, "R columns"],
     steps: int,
     *,
-    nearest: Sequence[Callable[[np.ndarray], np.ndarray]],
-    again: Callable[[np.ndarray], np.ndarray] | None = None,
+    keep: bool = True,
+    scratch: slice | None = None,
 ) -> Simulation:
-    """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes.
+    """Steps of a machine, each token rounded to the nearest one; `keep` is that of `TapeLayout.simulate`.
 
     The history enters only through its Gram matrix, to which each step adds a token. Whole numbers stay exact while
-    every sum is below 2^53. With `again` the context is made anew of the configuration after each step.
+    every sum is below 2^53. With a `scratch` block of the tokens a step of the machine takes two of attention: the
+    first puts out a unit vector there, the second writes.
     """
     symbols, positions, places = tape.blocks
     cells, visited, rounding = one_hot(start[:, :-2], tape.symbols), [], 0.0
     gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
-    for step in range(1, len(nearest) * steps + 1):
+    for reads in [False] * steps if scratch is None else [True, False] * steps:
         outputs = model.of_gram(gram, query)[:, 0]
-        tokens = nearest[(step - 1) % len(nearest)](outputs)
+        if reads:
+            tokens = np.zeros_like(outputs)
+            tokens[:, scratch] = nearest_one_hot(outputs[:, scratch])
+        else:
+            tokens = tape.nearest_tokens(outputs)
         rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
         query = tokens[:, None]
         gram = gram + np.matrix_transpose(query) @ query
-        if step % len(nearest) == 0:  # delta writes add up as in the Gram matrix
+        if not reads:  # delta writes add up as in the Gram matrix
             cells = cells + tokens[:, positions, None] * tokens[:, None, symbols]
             at = np.divmod(np.argmax(tokens[:, places], axis=1), tape.states)
             visited.append(np.column_stack([np.argmax(cells, axis=2), *at]))
-            if again is not None:
-                cells, x = one_hot(visited[-1][:, :-2], tape.symbols), again(visited[-1])
-                gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
+        if not keep:
+            cells, x = one_hot(visited[-1][:, :-2], tape.symbols), tape.contexts(visited[-1])
+            gram, query = np.matrix_transpose(x) @ x, x[:, -1:]
     return Simulation(np.stack(visited, axis=1), rounding)
 
 

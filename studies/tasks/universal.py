@@ -28,12 +28,13 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import random_generator
-from studies.tasks.machines import MOVES, TuringMachine, one_hot
 from studies.tasks.turing import (
+    MOVES,
     Simulation,
     TapeLayout,
+    TuringMachine,
     block_slices,
-    nearest_one_hot,
+    one_hot,
     run_closed_loop,
 )
 from upper.linear_attention.model import LinearAttention
@@ -139,13 +140,5 @@ class UniversalLayout:
         As `TapeLayout.simulate`, with a machine a run, which is in its context only: T steps of the machines are 2 T of
         attention.
         """
-
-        def scratch(outputs: np.ndarray) -> np.ndarray:
-            tokens = np.zeros_like(outputs)
-            tokens[:, self.blocks[1]] = nearest_one_hot(outputs[:, self.blocks[1]])
-            return tokens
-
-        nearest = (scratch, self.tape.nearest_tokens)
-        return run_closed_loop(
-            model, self.tape, self.contexts(machines, start), start, steps, nearest=nearest
-        )
+        contexts = self.contexts(machines, start)
+        return run_closed_loop(model, self.tape, contexts, start, steps, scratch=self.blocks[1])

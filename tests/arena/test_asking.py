@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from arena import learn
-from arena.asking import answering
+from arena.sources import answering
 from attention import AttentionLayer, Outcome, load_layer, make_nice_layer, parameter_errors
 
 LAYER = make_nice_layer(heads=2, dim=8, rng=0)

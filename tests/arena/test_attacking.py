@@ -11,7 +11,6 @@ import cloudpickle
 import numpy as np
 import pytest
 
-import arena.attacking
 import runs
 from arena import ATTACKS, attack, lwr_target, save_target
 from arena.samples import open_samples, samples_of
@@ -52,7 +51,7 @@ def outcomes(found):
 
 @pytest.mark.slow
 def test_crashes_errors_and_endless_loops_lose_no_other_result(monkeypatch):
-    monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
+    monkeypatch.setattr("studies.lwr_reach._GRACE", 0.5)
     target, seen = lwr_target(n=12, q=4, p=2, seed=1), []
     attacks = [
         Odd("crash"),

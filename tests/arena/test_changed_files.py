@@ -15,7 +15,7 @@ from arena import Results
 from arena.cli.main import run
 from arena.views.page import render_page
 from attention import FileFormatError
-from attention.files import write_examples
+from attention.files import write_tensors
 from lwe import LWEParameters, make_samples, save_samples
 from lwe.distributions import DiscreteGaussian
 
@@ -65,7 +65,7 @@ def files(tmp_path_factory):
         ):
             assert run(words.split()) == 0
         x = np.random.default_rng(0).standard_normal((60, 3, 2))
-        write_examples("examples.safetensors", x, x)
+        write_tensors("examples.safetensors", "examples", {"x": x, "y": x}, {})
         rounding, errors = LWEParameters(4, 8, 2), LWEParameters(3, 7, 7, "uniform", Xe=DiscreteGaussian(1.0))
         save_samples("s.npz", make_samples(rounding, 60, rng=0)[0], rounding)
         samples = make_samples(errors, 60, rng=0)[0]

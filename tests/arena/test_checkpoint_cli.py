@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from arena.cells import fit_target
 from arena.comparison import compare
+from arena.fitting import fit_target
 from arena.inspection import inspect
 from arena.target_files import load_target
 from arena.targets import checkpoint_target

@@ -26,8 +26,7 @@ from safetensors.numpy import save_file
 
 import runs.engine
 from arena.cli.main import app, run
-from attention.files import write_examples
-from attention.memory import memory_limited_to
+from attention.files import write_tensors
 from lwe import LWEParameters, make_samples, save_samples
 from upper.linear_attention import make_linear_attention, save_linear_attention
 
@@ -73,7 +72,7 @@ FILES += [
     f"{stem}{end}" for stem in ("empty", "half", "random") for end in (".safetensors", ".npy", ".sqlite")
 ]
 # who asks for hours of work gets them: not tried with what is huge
-WORK = {"budget", "timeout", "adam", "work", "seeds", "examples"}
+WORK = {"budget", "timeout", "work", "seeds", "examples"}
 for kind in ("parity", "pair", "token-parity", "hidden-gate"):
     CALLS[f"generate sq-{kind}"] = "--dim 8 --out new.safetensors"
 for kind in ("bump", "two-slope", "designed-steps", "centre-threshold"):
@@ -99,6 +98,10 @@ WRONG = [
     ("inspect model --layer 3", "has no layer 3"),
     ("inspect nice.safetensors --heads 2", "--heads is for a model's checkpoint"),
     ("inspect nice.safetensors --layer 0", "no attention layer named as in BERT"),
+    ("learn x.npy y.npy", "--examples-from X.npy Y.npy"),
+    ("linear learn x.npy y.npy z.npy", "--examples-from X.npy Y.npy"),
+    ("learn x.npy", "--examples-from X.npy Y.npy"),
+    ("learn own.py", "--ask own.py:NAME"),
     ("learn nice.safetensors --learner nwton", "'newton'"),
     ("learn nice.safetensors --learner newton,linear", "learn runs one"),
     ("learn nice.safetensors --learner linear -o f.safetensors", "fits no attention layer"),
@@ -110,7 +113,6 @@ WRONG = [
     ("generate from-checkpoint model --layer 0 -o model/model.safetensors", "take the place of what is read"),
     ("learn nice.safetensors --heads 0", "--heads is 0: a whole number of at least 1"),
     ("learn nice.safetensors --engine numpy --device cuda", "NumPy computes on the CPU"),
-    ("learn x.npy", "x.npy holds an array and no layer: give examples as two files"),
     ("learn", "the file of a layer or instance, or of examples x and y, or --examples-from X.npy Y.npy"),
     ("learn examples.safetensors --examples-from x.npy x.npy", "two things to learn from"),
     ("learn examples.safetensors --heads 2 -o examples.safetensors", "would take the place"),
@@ -119,10 +121,7 @@ WRONG = [
     (f"{GIVEN} --heads 2 --tokens 3", "tokens is for examples"),
     (f"{GIVEN} --learner elimination", "attack on hidden parities only"),
     (f"{GIVEN} --learner by-queries", "learns from value queries, which given examples cannot answer"),
-    (
-        "learn --examples-from x.npy A.npy --heads 2",
-        "(n, k, d), examples by tokens by coordinates, is needed",
-    ),
+    ("learn --examples-from x.npy A.npy --heads 2", "A.npy: it holds no examples (y is an array of shape"),
     ("learn --examples-from same.npy x.npy --heads 2", "are all of one input"),
     ("recover model --layers 2", "there is no layer 2, only 0"),
     ("recover model --layers 1-0", "as in 0,2-4"),
@@ -157,7 +156,7 @@ WRONG = [
     ("curves sq --tau nan", "--tau is 'nan'"),
     ("curves sq --oracle delphi", "reference, most-preserving, exact, honest"),
     ("curves lwr --n 4,x", "whole numbers with commas"),
-    ("curves lwr --attacks bkv", "'bkw'"),
+    ("curves lwr --attacks bkv", "'bkv' is no attack"),
     ("curves learner-side --dims 8 --heads 16", "two targets"),
     ("curves examples", "Missing argument"),
     ("curves examples x.npy", "give examples as two files"),
@@ -170,7 +169,7 @@ WRONG = [
     ("linear learn linear.safetensors --dim 4", "dim and heads are for what is drawn at random"),
     ("linear learn --examples 1000000000000", "of memory"),
     ("linear certify --data boolean --domain gaussian", "give dim a number"),
-    ("linear experiment nothing", "'nothing' is no experiment"),
+    ("linear experiment nothing", "'linear-nothing'"),
 ]
 if TORCH:
     WRONG += [
@@ -212,7 +211,7 @@ def files(tmp_path_factory):
         maps = {f"layer.0.attention.{part}.weight": np.eye(4) + x[n, :1, :1] for n, part in enumerate(parts)}
         save_file(maps, "model/model.safetensors")
         Path("model/config.json").write_text('{"num_attention_heads": 1}')
-        write_examples("examples.safetensors", x, x)
+        write_tensors("examples.safetensors", "examples", {"x": x, "y": x}, {})
         save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
         with pytest.MonkeyPatch.context() as patch:
             compute_here(patch)
@@ -252,8 +251,8 @@ def _in_this_process(monkeypatch):
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), hard))
-    with memory_limited_to(256 << 20):
-        yield
+    monkeypatch.setattr("attention.memory.available_memory", lambda: 256 << 20)
+    yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

@@ -9,10 +9,11 @@ from importlib.util import find_spec
 import pytest
 
 from arena import compare, learn
-from arena.cells import identity
+from arena.cli.runs import stored_cells
+from arena.comparison import _with_settings
+from arena.fitting import identity
 from arena.learner_table import LEARNERS, PRESETS
-from arena.learners import require_engine, with_settings
-from arena.run_store import stored_cells
+from arena.learners import require_engine
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines
@@ -42,11 +43,12 @@ def test_a_fit_names_its_engine(nice, monkeypatch):
 
 
 def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):
-    built = [LEARNERS[name].build(nice, PRESETS["quick"]) for name in ("newton", "adam", "linear")]
-    newton, adam, linear = (with_settings(one, {"engine": "torch", "device": "cuda:1"}) for one in built)
+    entries = [LEARNERS[name] for name in ("newton", "adam", "linear")]
+    settings = {"engine": "torch", "device": "cuda:1"}
+    newton, adam, linear = (_with_settings(one, settings).build(nice, PRESETS["quick"]) for one in entries)
     assert (newton.engine, newton.device) == ("torch", "cuda:1")
     assert adam.device == "cuda:1"
-    assert linear == built[2]
+    assert linear == entries[2].build(nice, PRESETS["quick"])
 
 
 @pytest.mark.slow
@@ -96,7 +98,7 @@ def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypa
 def test_torch_that_newton_brings_along_computes_in_one_thread(tmp_path):
     program = (
         "from arena import nice_target\n"
-        "from arena.cells import fit_target\n"
+        "from arena.fitting import fit_target\n"
         "from dataclasses import dataclass\n"
         "from upper import Newton\n"
         "class Telling(Newton):\n"

@@ -8,9 +8,9 @@ import pytest
 
 from arena import learn
 from arena.target_files import load_target
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, write_examples
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from attention.evaluation import orbits
-from attention.files import load_layer
+from attention.files import load_layer, write_tensors
 from upper import LinearBaseline
 
 LAYER = make_nice_layer(heads=2, dim=6, rng=0)
@@ -22,7 +22,7 @@ def files(tmp_path):
     x, y = ExampleOracle(LAYER, BooleanInputs(3, 6), rng=1).draw(N)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
-    write_examples(tmp_path / "both.safetensors", x, y)
+    write_tensors(tmp_path / "both.safetensors", "examples", {"x": x, "y": y}, {})
     return tmp_path / "x.npy", tmp_path / "y.npy"
 
 
@@ -151,7 +151,7 @@ def test_it_says_why_a_certificate_is_left_out(cli, files, monkeypatch):
     arguments = ["learn", "--examples-from", *files, "--heads", 2]
     assert json.loads(cli(*arguments, "--json").out)["uncertified"] == ""
     assert "is left out: the fit did not succeed." in cli(*arguments, "--work", 1).out
-    monkeypatch.setattr("arena.given_examples._MOST_CERTIFIED", 71)
+    monkeypatch.setattr("arena.sources._MOST_CERTIFIED", 71)
     assert "is left out: Theta and c have 72 entries, and more than 71 take minutes" in cli(*arguments).out
 
 

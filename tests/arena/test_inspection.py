@@ -44,7 +44,7 @@ def test_a_layer_without_tokens_shows_its_conditions_alone(tmp_path, cli):
     path = tmp_path / "own.safetensors"
     save_layer(path, make_nice_layer(heads=2, dim=12, rng=0))
     found = inspect(path)
-    assert (found.record, found.known, found.holds) == (None, "", True)
+    assert (found.record, found.holds) == (None, True)
     assert str(found) == str(found.conditions)
     assert json.loads(cli("inspect", path, "--json").out) == found.to_json()
     assert inspect(path, tokens=5).record.tokens == 5

@@ -92,7 +92,7 @@ def test_recovery_that_is_killed_keeps_its_layers_and_computes_the_others_only(t
     wait_for_cells(tmp_path, 1, "recover")
     process.kill()
     process.communicate()
-    kept = {one["value"]["layer"]: one["value"] for one in wait_for_cells(tmp_path, 1, "recover")}
+    kept = {one["arguments"]["layer"]: one["value"] for one in wait_for_cells(tmp_path, 1, "recover")}
     assert 1 <= len(kept) < 8
     again = start(tmp_path, "--json", command=command)
     out, error = again.communicate(timeout=120)

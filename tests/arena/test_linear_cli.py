@@ -26,11 +26,6 @@ def test_learn_recovers_a_model_with_its_heads_and_writes_them(cli, tmp_path):
     assert found["heads"]["number"] == 2
     x = np.random.default_rng(0).standard_normal((50, 6, 4))
     np.testing.assert_allclose(load_linear_attention(out / "model.safetensors")(x), target(x), atol=1e-6)
-    assert (out / "learning.svg").read_text().startswith("<?xml")
-    assert (out / "learning.pdf").read_bytes().startswith(b"%PDF")
-    errors = {point["examples"]: point["error"] for point in found["curve"]}
-    assert errors[39] > 1e-2
-    assert errors[40] < 1e-9
 
 
 def test_learn_from_examples_holds_some_out_and_takes_a_vector_of_labels(told, tmp_path):
@@ -60,22 +55,13 @@ def test_learn_with_noise_finds_the_planted_heads(told):
     assert heads["tail"] < heads["tolerance"] < 2 * heads["tail"]
 
 
-def test_adam_in_the_same_run(cli):
-    pytest.importorskip("torch")
-    said, _ = cli("linear", "learn", "--dim", 3, "--heads", 1, "--adam", 30)
-    assert "Adam, 1 head " in said
-    assert "Adam, 2 heads" in said
-
-
-def test_certify_populations_and_writes_what_it_found(cli, told, tmp_path):
+def test_certify_populations(cli, told):
     arguments = ("certify", "--data", "boolean", "--domain", "gaussian", "--dim", 4, "--tokens", 3)
-    said, _ = cli("linear", *arguments, "--out", tmp_path / "c")
-    found = json.loads((tmp_path / "c" / "certified.json").read_text())
+    assert "deficit 12" in cli("linear", *arguments)[0]
+    found = told(*arguments)
     assert (found["rank"], found["domain_rank"], found["joint_rank"], found["deficit"]) == (28, 40, 40, 12)
     assert (found["identified"], found["data_rank_proved"], found["factor"]) == (False, 28, None)
     assert (found["data_tokens"], found["domain_tokens"], found["warnings"]) == (3, 3, [])
-    assert "deficit 12" in said
-    assert (tmp_path / "c" / "spectrum.svg").exists()
     # a constant coordinate counts as a dimension
     found = told("certify", "--data", "boolean-constant", "--domain", "gaussian", "--dim", 5, "--tokens", 3)
     assert (found["rank"], found["features"], found["deficit"]) == (55, 75, 20)
@@ -94,5 +80,4 @@ def test_certify_files(cli, told, tmp_path):
     assert (found["data_tokens"], found["dim"]) == (4, 3)
     said = cli("linear", "certify", "--data", x, "--domain", few)[0]
     assert "these 1 sequences and nothing else" in said
-    cli("linear", "certify", "--data", zero, "--domain", zero, "--out", tmp_path / "z")
-    assert (tmp_path / "z" / "certified.json").exists()
+    assert told("certify", "--data", zero, "--domain", zero)["rank"] == 0

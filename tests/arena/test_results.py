@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena import Results
-from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
-from arena.summary import summarise
+from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint, summarise
 from attention import FileFormatError
 from attention.foreign import printable
 

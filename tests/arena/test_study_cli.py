@@ -1,7 +1,6 @@
 """``attention-bounds study``: one command makes record, table and figure; wrong use is one line."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -11,9 +10,9 @@ from studies import STUDIES, find_studies, linear_learning, load_result
 
 @pytest.fixture
 def small(monkeypatch):
-    study = linear_learning.STUDY
-    cells = [cell for cell in study.cells(Scale.QUICK) if cell["part"] == "threshold"][:3]
-    monkeypatch.setattr(linear_learning, "STUDY", replace(study, cells=lambda scale: cells, needs=()))
+    cells = [cell for cell in linear_learning.cells(Scale.QUICK) if cell["part"] == "threshold"][:3]
+    monkeypatch.setattr(linear_learning, "cells", lambda scale: cells)
+    monkeypatch.setattr(linear_learning, "NEEDS", ())
     return cells
 
 

@@ -58,11 +58,9 @@ def samples(public=SAMPLES.public, labels=SAMPLES.labels):
 
 
 ATTENTION = [
-    (lambda: attention.SliceInputs((2,), ((1, 1),)), "one weight a block"),
     (lambda: attention.PositionedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "positions"),
     (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
     (lambda: attention.make_close_heads_layer(heads=4, dim=2, gap=0.1), "heads"),
-    (lambda: attention.make_repeated_singular_values_layer(heads=1, dim=4, multiplicity=5), "multiplicity"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
     (lambda: attention.make_transformer_shaped_layer(**SMALL_SHAPE, strengths=(8.0, 2.0)), "strengths"),
     (lambda: attention.check_budget(upper.Newton(heads=1, examples=2), oracle()), "examples"),
@@ -91,7 +89,7 @@ LOWER = [
     (lambda: dataclasses.replace(ZERO, gate=0, off=lower.KnownComponent.zero(2, 4)), "agree"),
     (lambda: lower.Heads([0, 1, 1], [1.0], [1.0], [1.0], gate=3), "gate"),
     (lambda: lower.Heads([0, 1, 1], [1.0, 2.0], [1.0], [1.0]), "coefficients|slopes"),
-    (lambda: lower.all_sign_matrices(8, 8), "62"),
+    (lambda: lower.all_sign_matrices(8, 8), "of memory"),
     (lambda: lower.solve_gf2(np.eye(3), np.ones(2)), "bits"),
     (lambda: walsh_hadamard(np.ones(3)), "power of two"),
 ]

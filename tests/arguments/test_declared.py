@@ -23,11 +23,11 @@ PACKAGES += [lower, sq, lwe, lwe.costs]
 HELD = {"rng", "path", "oracle", "secret", "inner_dtype", "details", "regression"}
 UNDECLARED = {
     # of arrays of any library and any shape
-    attention.attention_pattern, attention.relative_error, attention.unknown_part_error, attention.write_examples,
+    attention.attention_pattern, attention.relative_error, attention.unknown_part_error,
     # PyTorch's modules are known when PyTorch is there
     attention.convert_torch_module, attention.attention_layer_examples,
     # arguments of a declared function, passed on
-    attention.check_budget, attention.draw_examples, attention.make_diagonal_layer, sq.make_parity_instance,
+    attention.check_budget, attention.draw_examples, sq.make_parity_instance,
     lower.eliminated_per_query, lower.solve_gf2,
     # used by authors of learners, families and oracles
     attention.Recorder, lower.HardInstance, lower.Option, lower.constructor, lower.register, sq.SQOracle,

@@ -144,6 +144,7 @@ def test_wrong_inputs_are_refused_in_sentences(model, words):
         ((model, name, {"words": words, "mask": causal.T}), r"attn_mask, that leaves tokens out"),
         ((alone, alone, (x, x + 1, x)), "self-attention is needed"),
         ((alone, alone, (x, x, x + 1)), "self-attention is needed"),
+        ((alone, alone, (x, x[:, :2], x[:, :2])), "self-attention is needed"),
         ((alone, alone, [(x, x, x), (x[:, :3],) * 3]), "one number of tokens is needed"),
         ((bert, "", (x, torch.full((2, 1, 1, K), -1e9))), "attention_mask, that leaves tokens out"),
     ]:

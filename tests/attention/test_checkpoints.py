@@ -97,32 +97,45 @@ bert_tensors = maker(
 gpt2_tensors = maker("h.{}.", "attn.c_attn.", "attn.c_proj.", transposed=True, **mask)
 timm_tensors = maker("blocks.{}.attn.", "qkv.", "proj.")
 bart_tensors = maker("layers.{}.self_attn.", *(f"{one}_proj." for one in ("q", "k", "v", "out")))
-NAMINGS = {
-    "BERT": (bert_tensors, "num_attention_heads"),
-    "GPT-2": (gpt2_tensors, "n_head"),
-    "DistilBERT": (
-        maker("layer.{}.attention.", *(f"{one}_lin." for one in ("q", "k", "v", "out"))),
-        "n_heads",
-    ),
-    "ALBERT": (
-        maker("albert_layers.{}.attention.", *(f"{one}." for one in (*ROLES[:3], "dense"))),
-        "num_attention_heads",
-    ),
-    "ViT": (
-        maker("layer.{}.attention.", *(f"attention.{one}." for one in ROLES[:3]), "output.dense."),
-        "num_attention_heads",
-    ),
-    "timm": (timm_tensors, "num_heads"),
-    "nanoGPT": (maker("h.{}.attn.", "c_attn.", "c_proj."), "n_head"),
-    "BART": (bart_tensors, "encoder_attention_heads"),
-    "OpenAI's Whisper": (
-        maker("blocks.{}.attn.", *(f"{one}." for one in (*ROLES[:3], "out"))),
-        "num_attention_heads",
-    ),
-    "PyTorch": (torch_module_in("layers.{}.self_attn."), "num_attention_heads"),
-    "MultiheadAttention": (torch_module_in("blocks.{}.attn.", split=True), "num_attention_heads"),
+distilbert_tensors = maker("layer.{}.attention.", *(f"{one}_lin." for one in ("q", "k", "v", "out")))
+albert_tensors = maker("albert_layers.{}.attention.", *(f"{one}." for one in (*ROLES[:3], "dense")))
+vit_tensors = maker("layer.{}.attention.", *(f"attention.{one}." for one in ROLES[:3]), "output.dense.")
+whisper_tensors = maker("blocks.{}.attn.", *(f"{one}." for one in (*ROLES[:3], "out")))
+llama_tensors = maker("layers.{}.self_attn.", *(f"{one}_proj." for one in "qkvo"))
+torch_tensors, apart = torch_module_in("blocks.{}.attn."), torch_module_in("h.{}.", split=True)
+LAYOUTS = {  # the naming, the tensors, the prefix, the config
+    "BERT alone": ("BERT", bert_tensors, "", {}),
+    "BERT": ("BERT", bert_tensors, "bert.encoder.", {"model_type": "bert"}),
+    "BERT as a decoder": ("BERT", bert_tensors, "bert.", {"model_type": "bert", "is_decoder": True}),
+    "compiled": ("BERT", bert_tensors, "_orig_mod.module.", {}),
+    "DistilBERT": ("DistilBERT", distilbert_tensors, "transformer.", {"model_type": "distilbert"}),
+    "DistilBERT alone": ("DistilBERT", distilbert_tensors, "", {}),
+    "ALBERT": ("ALBERT", albert_tensors, "encoder.", {"model_type": "albert"}),
+    "ALBERT alone": ("ALBERT", albert_tensors, "", {}),
+    "ViT": ("ViT", vit_tensors, "vit.encoder.", {"model_type": "vit"}),
+    "ViT alone": ("ViT", vit_tensors, "", {}),
+    "timm": ("timm", timm_tensors, "", {"architecture": "vit_tiny_patch16_224"}),
+    "timm alone": ("timm", timm_tensors, "encoder.", {}),
+    "GPT-2": ("GPT-2", gpt2_tensors, "transformer.", {"model_type": "gpt2"}),
+    "GPT-2 alone": ("GPT-2", gpt2_tensors, "", {}),
+    "nanoGPT": ("GPT-2", maker("h.{}.attn.", "c_attn.", "c_proj."), "", {}),
+    "BART's encoder": ("BART", bart_tensors, "model.encoder.", {"model_type": "bart"}),
+    "BART's decoder": ("BART", bart_tensors, "model.decoder.", {"model_type": "bart"}),
+    "BART alone": ("BART", bart_tensors, "", {}),
+    "CLIP's texts": ("BART", bart_tensors, "text_model.encoder.", {"model_type": "clip"}),
+    "CLIP's images": ("BART", bart_tensors, "vision_model.encoder.", {"model_type": "clip"}),
+    "Whisper": ("BART", bart_tensors, "model.decoder.", {"model_type": "whisper"}),
+    "fairseq's RoBERTa": ("BART", bart_tensors, "decoder.sentence_encoder.", {}),
+    "FSDP": ("BART", bart_tensors, "_fsdp_wrapped_module.encoder.", {}),
+    "OpenAI's Whisper alone": ("OpenAI's Whisper", whisper_tensors, "encoder.", {}),
+    "PyTorch alone": ("PyTorch", torch_module_in("layers.{}.self_attn."), "encoder.", {}),
+    "torch's module": ("MultiheadAttention", torch_tensors, "", {}),
+    "torch's module, three maps": ("MultiheadAttention", apart, "", {}),
+    "Llama without rotations": ("Llama", llama_tensors, "model.", {"use_rope": False}),
 }
-READ_AS = {"nanoGPT": "GPT-2"}  # the same names, with rows as outputs
+CAUSAL = {"BERT as a decoder", "GPT-2", "GPT-2 alone", "nanoGPT", "BART's decoder", "CLIP's texts", "Whisper"}
+CAUSAL |= {"Llama without rotations"}
+HEADS = {"GPT-2": "n_head", "DistilBERT": "n_heads", "timm": "num_heads"}
 
 
 def save(path, tensors, config=None):
@@ -134,10 +147,10 @@ def save(path, tensors, config=None):
     return path
 
 
-def write(folder, naming, layers, *, prefix="", heads=None, **config):
-    """A checkpoint of that naming with its config."""
-    make, word = NAMINGS[naming]
-    config |= {} if heads is None else {word: heads}
+def write(folder, layout, layers, *, heads=None, **config):
+    """A checkpoint of that layout with its config."""
+    naming, make, prefix, own = LAYOUTS[layout]
+    config = own | config | ({} if heads is None else {HEADS.get(naming, "num_attention_heads"): heads})
     return save(folder / "model.safetensors", make(layers, prefix), config)
 
 
@@ -155,7 +168,7 @@ def notes_of(imported):
 
 
 class TestForwardPass:
-    @pytest.mark.parametrize("naming", NAMINGS)
+    @pytest.mark.parametrize("layout", LAYOUTS)
     @given(
         head_dim=st.integers(1, 4),
         heads=st.integers(1, 4),
@@ -165,9 +178,9 @@ class TestForwardPass:
         biases=st.sampled_from(["kept", "dropped", "absent"]),
         seed=st.integers(0, 99),
     )
-    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_every_layer_of_a_model(
-        self, torch, tmp_path, naming, head_dim, heads, left, number, says, biases, seed
+    @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_every_layer_computes_what_its_model_does(
+        self, torch, tmp_path, layout, head_dim, heads, left, number, says, biases, seed
     ):
         """Also where heads were pruned, which keep the dimension that the config tells."""
         rng, left = np.random.default_rng(seed), min(left, heads)
@@ -175,15 +188,12 @@ class TestForwardPass:
             left = heads  # two numbers of heads would fit
         d = heads * (head_dim + 1 if says else head_dim)  # of what the config tells heads need not fill d
         layers = [random_maps(rng, d, left * head_dim) for _ in range(3)]
-        path = write(
-            tmp_path, naming, layers, prefix="encoder.", heads=heads, **{says: head_dim} if says else {}
-        )
+        path = write(tmp_path, layout, layers, heads=heads, **{says: head_dim} if says else {})
         if biases == "absent":
             tensors = {name: one for name, one in safetensors.numpy.load_file(path).items() if one.ndim == 2}
             save(path, tensors)
         got = read_checkpoint_layer(path, layer=number, biases="dropped" if biases == "dropped" else "kept")
-        prefix = {"MultiheadAttention": "encoder.blocks.N.attn."}.get(naming, "encoder.")
-        assert (got.naming, got.prefix, got.number) == (READ_AS.get(naming, naming), prefix, number)
+        assert (got.naming, got.number, got.layer.causal) == (LAYOUTS[layout][0], number, layout in CAUSAL)
         assert (got.layer.heads, got.head_dim, got.layer.biased) == (left, head_dim, biases == "kept")
         pruned = f"Of the {heads} heads in config.json {left} are there"
         assert (pruned in notes_of(got)) is (left < heads)
@@ -198,13 +208,13 @@ class TestForwardPass:
     def test_gpt2_scales_its_logits_as_its_config_says(self, torch, tmp_path, weights, by_layer):
         layers = [random_maps(np.random.default_rng(seed), 6, 6) for seed in range(3)]
         options = {"scale_attn_weights": weights, "scale_attn_by_inverse_layer_idx": by_layer}
-        got = read_checkpoint_layer(write(tmp_path, "GPT-2", layers, heads=2, **options), layer=2)
+        got = read_checkpoint_layer(write(tmp_path, "GPT-2 alone", layers, heads=2, **options), layer=2)
         scale = (3**-0.5 if weights else 1.0) / (3 if by_layer else 1)
         assert_computes(torch, got, layers[2], 2, scale=scale)
         assert ("not divided by sqrt(h)" in notes_of(got)) is not weights
         assert ("divided by 3" in notes_of(got)) is by_layer
 
-    @pytest.mark.parametrize("naming", ["BERT", "BART"])
+    @pytest.mark.parametrize("naming", ["BERT alone", "BART alone"])
     @pytest.mark.parametrize("groups", [1, 2])
     def test_keys_that_heads_share_are_repeated(self, torch, tmp_path, naming, groups):
         maps = random_maps(np.random.default_rng(3), 12, 12)
@@ -239,45 +249,6 @@ class TestForwardPass:
             read_checkpoint_layer(tmp_path, layer=0, heads=2)
 
 
-LAYOUTS = {  # a maker of tensors, the prefix, the config
-    **{f"{name} alone": (make, "", {}) for name, (make, _) in NAMINGS.items()},
-    "BERT": (bert_tensors, "bert.encoder.", {"model_type": "bert"}),
-    "BERT as a decoder": (bert_tensors, "bert.", {"model_type": "bert", "is_decoder": True}),
-    "DistilBERT": (NAMINGS["DistilBERT"][0], "transformer.", {"model_type": "distilbert"}),
-    "ALBERT": (NAMINGS["ALBERT"][0], "encoder.", {"model_type": "albert"}),
-    "ViT": (NAMINGS["ViT"][0], "vit.encoder.", {"model_type": "vit"}),
-    "timm": (timm_tensors, "", {"architecture": "vit_tiny_patch16_224"}),
-    "GPT-2": (gpt2_tensors, "transformer.", {"model_type": "gpt2"}),
-    "BART's encoder": (bart_tensors, "model.encoder.", {"model_type": "bart"}),
-    "BART's decoder": (bart_tensors, "model.decoder.", {"model_type": "bart"}),
-    "CLIP's texts": (bart_tensors, "text_model.encoder.", {"model_type": "clip"}),
-    "CLIP's images": (bart_tensors, "vision_model.encoder.", {"model_type": "clip"}),
-    "Whisper": (bart_tensors, "model.decoder.", {"model_type": "whisper"}),
-    "fairseq's RoBERTa": (bart_tensors, "decoder.sentence_encoder.", {}),
-    "torch's module": (torch_module_in("blocks.{}.attn."), "", {}),
-    "torch's module, three maps": (torch_module_in("h.{}.", split=True), "", {}),
-    "compiled": (bert_tensors, "_orig_mod.module.", {}),
-    "FSDP": (bart_tensors, "_fsdp_wrapped_module.encoder.", {}),
-    "Llama without rotations": (
-        maker("layers.{}.self_attn.", *(f"{one}_proj." for one in "qkvo")),
-        "model.",
-        {"use_rope": False},
-    ),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_computes_what_its_model_does(torch, tmp_path, layout):
-    make, prefix, config = LAYOUTS[layout]
-    layers = [random_maps(np.random.default_rng(seed), 12, 12) for seed in range(2)]
-    config = {"num_attention_heads": 3} | config
-    path = save(tmp_path / "model.safetensors", make(layers, prefix), config)
-    got = read_checkpoint_layer(path, layer=1)
-    causal = ("GPT", "decoder", "texts", "Whisper", "Llama")
-    assert got.layer.causal is (any(word in layout for word in causal) and "OpenAI" not in layout)
-    assert_computes(torch, got, layers[1], 3)
-
-
 def refused(path, words, kind=FileFormatError, **options):
     """The error is one sentence."""
     with pytest.raises(kind, match=words) as error:
@@ -286,10 +257,10 @@ def refused(path, words, kind=FileFormatError, **options):
     assert "\n" not in str(error.value)
 
 
-ROTATED = [{"rotary_emb_base": 10000}, {"rotary_pct": 0.25}, {"use_rope": True}, {"rope_theta": 1e4}]
-ROTATED += [{"rope_parameters": {"rope_type": "default"}}, {"rope_scaling": {"type": "linear"}}]
-ROTATED += [{"rotary_dim": 2}, {"position_embedding_type": "rotary"}]
-OTHERS = [{"alibi": True}, {"position_embedding_type": "relative_key"}, {"attention_multiplier": 0.5}]
+OTHERS = [{"rotary_emb_base": 10000}, {"rotary_pct": 0.25}, {"use_rope": True}, {"rope_theta": 1e4}]
+OTHERS += [{"rope_parameters": {"rope_type": "default"}}, {"rope_scaling": {"type": "linear"}}]
+OTHERS += [{"rotary_dim": 2}, {"position_embedding_type": "rotary"}]
+OTHERS += [{"alibi": True}, {"position_embedding_type": "relative_key"}, {"attention_multiplier": 0.5}]
 OTHERS += [{"relative_attention_num_buckets": 32}, {"attn_logit_softcapping": 50.0}, {"sliding_window": 4}]
 OTHERS += [{"model_type": name} for name in ("roformer", "esm", "gptj", "t5", "bloom", "swin", "none")]
 OTHERS += [{"auto_map": {"AutoModel": "modeling.Own"}}, {"architecture": "vit_small_patch16_dinov3"}]
@@ -309,7 +280,7 @@ class TestConfig:
             (24, {"num_key_value_heads": 2}, "no groups"),
         ]:
             maps = random_maps(np.random.default_rng(4), 24, rows)
-            refused(write(tmp_path, "BERT", [maps], heads=4, **config), words)
+            refused(write(tmp_path, "BERT alone", [maps], heads=4, **config), words)
 
     def test_heads_without_a_config_of_their_size(self, tmp_path):
         for rows, config, heads in [
@@ -318,16 +289,17 @@ class TestConfig:
             (48, {}, 4),
         ]:
             path = write(
-                tmp_path, "BERT", [random_maps(np.random.default_rng(4), 24, rows)], heads=4, **config
+                tmp_path, "BERT alone", [random_maps(np.random.default_rng(4), 24, rows)], heads=4, **config
             )
             got = read_checkpoint_layer(path, layer=0)
             assert (got.layer.heads, got.head_dim) == (heads, rows // heads)
 
-    @pytest.mark.parametrize("naming", ["BERT", "BART", "timm", "GPT-2", "MultiheadAttention"])
+    @pytest.mark.parametrize(
+        "naming", ["BERT alone", "BART alone", "timm alone", "GPT-2 alone", "torch's module"]
+    )
     def test_logits_that_no_layer_has_are_refused(self, tmp_path, naming):
-        for config in ROTATED + OTHERS:
-            words = "are rotated by their positions" if config in ROTATED else r"by config\.json"
-            refused(write(tmp_path, naming, [four_by_four()], heads=2, **config), words)
+        for config in OTHERS:
+            refused(write(tmp_path, naming, [four_by_four()], heads=2, **config), r"by config\.json")
 
     def test_what_is_off_or_of_another_part_is_no_reason(self, tmp_path):
         off = {"use_rope": False, "rope_scaling": None, "rotary_value": False, "alibi": False}
@@ -411,7 +383,7 @@ class TestTorchFiles:
     def test_settings_in_the_file_say_what_else_it_computes(self, torch, tmp_path):
         arguments = argparse.Namespace(n_head=2, rope_theta=1e4)
         torch.save({"args": arguments, "model": self.module(torch).state_dict()}, tmp_path / "a.pt")
-        refused(tmp_path, r"by a\.pt \(rope_theta = 10000.0\).*rotated")
+        refused(tmp_path, r"by a\.pt \(rope_theta = 10000.0\)")
 
     def test_modules_are_numbered_by_the_last_number_in_their_names(self, torch, tmp_path):
         tensors = self.module(torch).state_dict()
@@ -432,29 +404,13 @@ class TestTorchFiles:
 
 
 class TestFinding:
-    @pytest.mark.parametrize(
-        "wrapped",
-        [
-            "_orig_mod.module.bert.layer.{}",
-            "module.bert._fsdp_wrapped_module.layer.{}._orig_mod",
-            "bert.layer.{}._checkpoint_wrapped_module",
-        ],
-    )
-    def test_segments_of_wrappers_are_ignored(self, tmp_path, wrapped):
-        plain = bert_tensors([four_by_four(0), four_by_four(1)], "bert.")
-        names = {
-            name: name.replace(f"bert.layer.{n}", wrapped.format(n))
-            for n in (0, 1)
-            for name in plain
-            if f".{n}." in name
-        }
-        path = save(tmp_path / "wrapped" / "a.safetensors", {names[name]: plain[name] for name in plain})
-        got = read_checkpoint_layer(path, layer=1, heads=2, prefix="module.bert")
-        wanted = read_checkpoint_layer(save(tmp_path / "a.safetensors", plain), layer=1, heads=2)
-        np.testing.assert_array_equal(got.layer.theta, wanted.layer.theta)
-        assert got.prefix == wanted.prefix == "bert."
-        path = save(path, plain | {f"module.{name}": array for name, array in plain.items()})
-        refused(path, "differ in wrappers only")
+    def test_two_tensors_of_one_name_but_for_wrappers(self, tmp_path):
+        wrapped = {f"module.{name}": array for name, array in BERT.items()}
+        refused(save(tmp_path / "a.safetensors", BERT | wrapped), "differ in wrappers only")
+        got = read_checkpoint_layer(
+            save(tmp_path / "a.safetensors", wrapped), layer=0, heads=2, prefix="module."
+        )
+        assert got.prefix == ""
 
     @pytest.mark.parametrize("kind", ["safetensors", "bin"])
     def test_a_checkpoint_in_parts(self, tmp_path, kind, request):
@@ -503,7 +459,7 @@ class TestFinding:
         tensors = bert_tensors([one], "question.encoder.") | bert_tensors([other, other], "context.encoder.")
         path = save(tmp_path / "model.safetensors", tensors | gpt2_tensors([third]))
         for prefix, words in [
-            (None, r"several models fit.*'context.encoder.'.*layers 0 to 1.*'question"),
+            (None, r"several models fit.*'context.encoder.'.*layers 0, 1.*'question"),
             ("answer", "no layers have the prefix 'answer'"),
         ]:
             refused(path, words, ValueError, heads=2, prefix=prefix)
@@ -536,39 +492,26 @@ WRONG_TENSORS = {
     ),
     "rotary": (
         {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
-        "are rotated by their positions",
+        "are rotated by position",
     ),
     "keys grouped and values not": (changed(BERT, "key.weight", lambda a: a[:2]), "make no groups"),
     "adapter": (
         BERT | {"layer.0.attention.self.query.lora_A.default.weight": np.zeros((1, 4))},
         "has an adapter, .*lora_A.*merge",
     ),
-    "adapter of peft": (
-        {name.replace("query.", "query.base_layer."): array for name, array in BERT.items()}
-        | {"base_model.layer.0.attention.self.query.lora_B.weight": np.zeros((4, 1))},
-        "has an adapter, .*lora_B.*merge",
-    ),
     "normalised queries": (
         timm_tensors([four_by_four()]) | {"blocks.0.attn.q_norm.weight": np.ones(2)},
         "has 'attn.q_norm.weight', and what it does",
     ),
-    "relative positions": (
-        BERT | {"layer.0.attention.self.distance_embedding.weight": np.ones((7, 2))},
-        "has 'attention.self.distance_embedding.weight', and what it does",
-    ),
-    "rotary in BERT": (
-        BERT | {"layer.0.attention.self.rotary.freq": np.zeros(2)},
-        "are rotated by their positions",
-    ),
     "rotary in the model": (
         {f"bert.{name}": array for name, array in BERT.items()} | {"bert.rotary_emb.inv_freq": np.ones(2)},
-        "are rotated by their positions",
+        "logits have terms of the positions",
     ),
     "relative in the model": (
         BERT | {"relative_attention_bias.weight": np.ones((4, 2))},
         "logits have terms of the positions",
     ),
-    "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', a learned token"),
+    "added tokens": (TORCH | {"bias_k": np.zeros((1, 1, 4))}, "has 'bias_k', and what it does"),
     "keys of other tokens": (
         TORCH | {"k_proj_weight": np.zeros((4, 3))},
         r"key is an array of shape \(4, 3\)",
@@ -577,17 +520,14 @@ WRONG_TENSORS = {
         TORCH | {"in_proj_weight": np.zeros((12, 4))},
         "has 'in_proj_weight' and 'k_proj_weight': one of the two",
     ),
-    "nothing": ({}, "names of tensors there: none"),
     "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
     "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),
-    "no c_proj": (without(GPT2, "c_proj.weight"), "missing"),
     "key shape": (
         changed(BERT, "key.weight", lambda a: a[:3]),
         "4 rows of queries, 3 of keys and 4 of values",
     ),
     "bias shape": (changed(BERT, "dense.bias", lambda a: a[:3]), r"output_bias is an array of shape \(3,\)"),
     "query a vector": (changed(BERT, "query.weight", np.ravel), "no matrices and vectors"),
-    "query empty": (changed(BERT, "query.weight", lambda a: a[:0]), "no matrices and vectors"),
     "neither layout": (changed(GPT2, "c_attn.weight", lambda a: a[:, :9]), r"shapes .*: \(p, d\) and"),
     "nan": (changed(BERT, "0.attention.self.value.bias", poisoned), "value.bias' holds NaN"),
     "integers": (changed(BERT, "query.weight", lambda a: a.astype(np.int32)), "has dtype int32"),
@@ -625,9 +565,9 @@ class TestWrongFiles:
         refused(path, "NaN", layer=1, heads=2)
 
     def test_layers_heads_and_configs(self, tmp_path):
-        path = write(tmp_path, "BERT", [four_by_four()] * 3)
+        path = write(tmp_path, "BERT alone", [four_by_four()] * 3)
         for options, words in [
-            ({"layer": 3, "heads": 2}, "has no layer 3.*there are layers 0 to 2"),
+            ({"layer": 3, "heads": 2}, "has no layer 3.*there are layers 0, 1, 2"),
             ({"layer": -1, "heads": 2}, "layer is -1"),
             ({"heads": 3}, "a divisor of 4"),
             ({}, "give heads"),
@@ -644,16 +584,11 @@ class TestWrongFiles:
             (tmp_path / "model.safetensors.index.json").write_text(index)
             refused(tmp_path, r"index (has no weight_map|is not valid JSON)")
 
-    def test_files_of_other_kinds_are_named(self, tmp_path):
-        for content, words in [
-            (b"", "is empty"),
-            (b"GGUF\x03\0\0\0\0\0\0\0", "kind GGUF"),
-            (b"\x89HDF\r\n\x1a\n\0\0\0", "kind HDF5"),
-            (b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\x10", "kind ONNX"),
-        ]:
-            for name in ("model.safetensors", "model.pt", "model.onnx"):
+    def test_files_of_other_kinds(self, torch, tmp_path):
+        for content in (b"", b"GGUF\x03\0\0\0\0\0\0\0", b"\x89HDF\r\n\x1a\n\0\0\0"):
+            for name in ("model.safetensors", "model.pt"):
                 (tmp_path / name).write_bytes(content)
-                refused(tmp_path, rf"{name}.*{words}", heads=2)
+                refused(tmp_path, rf"{name}: the file is no valid", heads=2)
                 (tmp_path / name).unlink()
 
     def test_pickles_that_are_more_than_tensors_are_refused_and_run_nothing(self, torch, tmp_path):

@@ -1,7 +1,6 @@
 """Every condition against brute force, on layers that meet all and on layers built to violate one."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -15,16 +14,14 @@ from attention import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
-    make_diagonal_layer,
     make_low_rank_layer,
     make_nice_layer,
-    make_repeated_singular_values_layer,
 )
 from attention.head_measures import largest_characteristic_value
 
 NAMES = {
-    *(f"theta_{one}" for one in ("incoherence", "stable_rank", "norms_comparable", "trace", "heavy_column")),
-    *(f"theta_{one}" for one in ("non_arithmetic", "norms", "pairwise_distance", "distinct_singular_values")),
+    *(f"theta_{one}" for one in ("incoherence", "stable_rank", "norms_comparable", "trace")),
+    *(f"theta_{one}" for one in ("non_arithmetic", "norms", "pairwise_distance")),
     *("theta_linear_independence", "theta_affine_independence"),
     *(f"w_{one}" for one in ("incoherence", "stable_rank", "norms_comparable")),
     *("heads_against_dimension", "tokens_against_dimension"),
@@ -59,22 +56,15 @@ def brute_force(layer, tokens):
             f"{letter}_norms_comparable": max(norms) / min(norms),
         }
     theta = layer.theta
-    singular = [np.linalg.svd(one)[1] for one in theta]
     flat = theta.reshape(m, -1)
     units = np.array([one / frobenius(one) for one in flat])
     centred = flat - sum(flat) / m
     spectrum = np.linalg.eigvalsh(centred @ centred.T)[::-1]
     return values | {
         "theta_trace": max(sum(one[j, j] for j in range(d)) ** 2 / frobenius(one) ** 2 for one in theta),
-        "theta_heavy_column": max(
-            frobenius(one[:, j]) ** 2 / frobenius(one) ** 2 for one in theta for j in range(d)
-        ),
         "theta_norms": max(frobenius(one) for one in theta),
         "theta_pairwise_distance": min(
             frobenius(a - b) / max(frobenius(a), frobenius(b)) for a, b in itertools.combinations(theta, 2)
-        ),
-        "theta_distinct_singular_values": min(
-            (s[j] - s[j + 1]) / s[0] for s in singular for j in range(d - 1)
         ),
         "theta_linear_independence": math.sqrt(max(np.linalg.eigvalsh(units @ units.T)[0], 0)),
         "theta_affine_independence": math.sqrt(max(spectrum[m - 2], 0) / (sum(spectrum) / (m - 1))),
@@ -136,12 +126,11 @@ class TestLargestCharacteristicValue:
 # what each is built to violate, with what that implies; and what that makes likely
 STRUCTURES = [
     (make_nice_layer, {}, "", ""),
-    (make_diagonal_layer, {}, "non_arithmetic", "trace"),
+    (make_block_diagonal_layer, {"block": 1}, "non_arithmetic", "trace"),
     (make_block_diagonal_layer, {"block": 4}, "non_arithmetic", "trace"),
     (make_low_rank_layer, {"rank": 3}, "stable_rank", ""),
     (make_low_rank_layer, {"rank": 3, "w_rank": 3}, "stable_rank w_stable_rank", ""),
     (make_close_heads_layer, {"gap": 0.03}, "pairwise_distance incoherence linear_independence", ""),
-    (make_repeated_singular_values_layer, {"multiplicity": 64}, "distinct_singular_values", ""),
     (make_affinely_dependent_layer, {"heads": 3}, "affine_independence incoherence linear_independence", ""),
     (make_affinely_dependent_layer, {"heads": 8}, "affine_independence linear_independence", ""),
 ]
@@ -186,7 +175,6 @@ def identity(a):
 @pytest.mark.parametrize(
     ("layer", "violated"),
     [
-        (changed("theta", times(8, 0, slice(None), 3)), "heavy_column stable_rank"),
         (changed("theta", times(5, 1)), "norms_comparable"),
         (changed("theta", times(100)), "norms"),
         (changed("theta", identity), "trace"),
@@ -211,11 +199,9 @@ class TestDegenerate:
         assert not any(one.measured is not None and math.isnan(one.measured) for one in report.conditions)
         assert report["theta_stable_rank"].per_head[0] == 0
         assert report["theta_non_arithmetic"].per_head[0] == 1
-        assert report["theta_distinct_singular_values"].per_head[0] == 0
         assert report["theta_linear_independence"].measured < 1e-12
         assert report["w_norms_comparable"].measured == (1 if len(zero) == 3 else math.inf)
         assert report["theta_pairwise_distance"].measured == pytest.approx(0 if len(zero) > 1 else 1)
-        assert json.loads(json.dumps(report.to_json(), allow_nan=False)) == report.to_json()
         assert "inf" in str(report) or len(zero) == 3
 
     def test_conditions_about_pairs_are_vacuous_for_one_head(self):
@@ -225,19 +211,8 @@ class TestDegenerate:
         assert vacuous == named(f"{pairs} w_incoherence w_norms_comparable")
         for name in vacuous:
             assert report[name].verdict
-            assert "one head makes no pair" in report[name].explanation
         assert report["theta_linear_independence"].measured == pytest.approx(1)
         assert report.satisfied
-        assert "nothing to measure" in str(report)
-
-    def test_singular_values_of_zero_count_once(self):
-        layer = make_low_rank_layer(heads=2, dim=16, rank=3, rng=0)
-        values = np.linalg.svd(layer.theta, compute_uv=False)
-        expected = min(np.diff(-np.append(s[:3], 0)).min() / s[0] for s in values)
-        measured = check_conditions(layer)["theta_distinct_singular_values"].measured
-        assert measured == pytest.approx(expected)
-        one = AttentionLayer(theta=np.ones((1, 1, 1)), w=np.ones((1, 1, 1)))
-        assert check_conditions(one)["theta_distinct_singular_values"].measured == 1
 
 
 class TestReport:

@@ -7,7 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attention import BooleanInputs, Outcome, Recorder, check_budget, draw_examples, make_nice_layer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    Outcome,
+    Recorder,
+    check_budget,
+    draw_examples,
+    make_nice_layer,
+)
 from attention.testing import check_learner
 
 pytestmark = pytest.mark.bad_input
@@ -98,6 +106,10 @@ BROKEN = [
     ({"drawn": careless_of_tokens}, "NaN tokens are an error"),
     ({"fit": changed_fit(examples_used=0)}, "examples_used is what was drawn"),
     ({"fit": changed_fit(predict=lambda x: x[0])}, "finite outputs"),
+    (
+        {"fit": changed_fit(layer=AttentionLayer(*np.zeros((2, 1, 3, 3))))},
+        "The layer predicts what predict does",
+    ),
     ({"fit": silent}, "progress sees every step"),
     ({"fit": undemanding}, "Too few examples are an error"),
     ({"fit": by_heart, "minimum_examples": lambda self, tokens, dim: 2}, "inputs that repeat themselves"),

@@ -60,7 +60,6 @@ class TestTorch:
         notes = converted.notes
         assert "0.25" in notes[0]
         if biases == "dropped":
-            assert notes[-1].startswith("Sizes are root mean squares")
             for note, name in zip(notes[1:5], ("query", "key", "value", "output"), strict=True):
                 assert note.startswith(f"The {name} bias was dropped")
             module.in_proj_bias.data.zero_()
@@ -99,8 +98,6 @@ class TestTorch:
     @pytest.mark.bad_input
     def test_modules_that_compute_something_else(self, torch):
         """A subclass, a hook, a parametrisation or another forward pass changes what the same parameters compute."""
-        from torch.ao.nn.quantizable import MultiheadAttention as Quantizable
-
         module = torch.nn.MultiheadAttention
 
         class Doubled(module):
@@ -116,15 +113,12 @@ class TestTorch:
         def giving(forward):
             return changed(lambda whole: setattr(whole, "forward", forward(whole.forward)))
 
-        parametrized = changed(
-            lambda whole: torch.nn.utils.parametrizations.orthogonal(whole, "in_proj_weight")
-        )
         for wrong, words in [
             (Doubled(6, 2), "a subclass too"),
-            (Quantizable(6, 2), "a subclass too"),
-            (parametrized, "a subclass too"),
-            (changed(lambda whole: whole.register_forward_hook(lambda *_: None)), "has hooks"),
-            (changed(lambda whole: whole.register_forward_pre_hook(lambda *_: None)), "has hooks"),
+            (
+                changed(lambda whole: whole.register_forward_hook(lambda _, __, out: (2 * out[0], None))),
+                "differ",
+            ),
             (giving(lambda _: lambda query, *_, **__: (2.0 * query, None)), "differ from those of the layer"),
             (giving(lambda _: lambda *_, **__: ("no tensor", None)), "fails on random tokens"),
             (giving(lambda forward: lambda *a, **o: [2 * forward(*a, **o)[0]]), "fails on random|differ"),

@@ -15,7 +15,6 @@ from attention import (
     GaussianInputs,
     Outcome,
     make_nice_layer,
-    relative_error,
 )
 from attention.evaluation import (
     CONFIDENCE,
@@ -29,8 +28,6 @@ from attention.evaluation import (
 from lwe import LWEParameters, LWRFamily
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.learner import AttackLearner
-from sq import make_parity_instance
-from sq.elimination import ParityElimination
 from upper import (
     LBFGS,
     GradientDescent,
@@ -39,7 +36,6 @@ from upper import (
     Newton,
     OneGradientStep,
 )
-from upper.value_queries.learner import _verdict as answers_verdict
 
 
 def domain(k, d):
@@ -172,13 +168,6 @@ def test_fresh_examples_of_a_tiny_domain_confirm_nothing_and_those_of_a_large_on
         assert learner.fit(ExampleOracle(layer, inputs, rng=1), rng=2).outcome is outcome
 
 
-def test_an_elimination_that_sees_copies_alone_is_unconfirmed():
-    for dim, outcome in ((4, Outcome.UNCONFIRMED), (12, Outcome.EXACT)):
-        instance = make_parity_instance(dim=dim, heads=2, rng=0)
-        attack = ParityElimination.for_instance(instance)
-        assert attack.fit(ExampleOracle(instance.layer, instance.inputs, rng=1)).outcome is outcome
-
-
 def test_an_attack_whose_samples_hold_fewer_bits_than_secrets_is_unconfirmed():
     parameters = LWEParameters(n=8, q=4, p=2)
     instance = LWRFamily(n=8, q=4, p=2).instance(rng=0)
@@ -202,30 +191,6 @@ def test_an_error_two_standard_errors_below_that_of_zero_is_something(share, out
     assert found.outcome.name == outcome
 
 
-def test_random_labels_are_nothing_learned_and_no_noise():
-    x = BooleanInputs(3, 6).sample(150, rng=0)
-    oracle = ExampleOracle.from_arrays(x, np.random.default_rng(1).standard_normal(x.shape))
-    fit = Newton(2).fit(oracle, rng=2)
-    assert fit.outcome is Outcome.NOTHING_LEARNED
-    assert "noise_level" not in fit.trace[-1].measures
-
-
-def test_noise_three_times_the_labels_is_a_floor_and_not_nothing():
-    layer, inputs = make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6)
-    noise = 3 * float(np.std(layer(inputs.sample(500, rng=3))))
-    fit = Newton(2, examples=2500).fit(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
-    assert fit.outcome is Outcome.NOISE_FLOOR
-    x = inputs.sample(500, rng=4)
-    assert relative_error(fit.predict(x), layer(x)) < 0.5
-
-
-def test_a_best_of_class_that_predicts_nothing_is_no_success():
-    parity = lambda x: np.ones_like(x) * x[:, :, :1] * x[:, :1, 1:4].prod(axis=2, keepdims=True)  # noqa: E731
-    fit = LinearBaseline(examples=2000).fit(ExampleOracle(parity, BooleanInputs(2, 8), rng=0))
-    assert fit.outcome is Outcome.NOTHING_LEARNED
-    assert not Outcome.BEST_OF_CLASS.succeeded
-
-
 LEARNERS = [Newton(1, work=100), Newton("auto", starts=1, work=50), LBFGS(1, work=20)]
 
 
@@ -237,18 +202,3 @@ def test_all_examples_that_are_given_are_used_unless_told_otherwise(learner):
     assert learner.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 700
     told = dataclasses.replace(learner, examples=150)
     assert told.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 150
-
-
-@pytest.mark.parametrize(
-    ("error", "rounding", "noise", "outcome"),
-    [
-        (1e-12, 1e-8, 1e-3, Outcome.EXACT),
-        (1e-5, 1e-8, 1e-3, Outcome.NOISE_FLOOR),
-        (1e-2, 1e-8, 1e-3, Outcome.NOT_SEPARATED),
-        (1e-5, 1e-4, 1e-6, Outcome.PRECISION_FLOOR),
-        (1e-3, 1e-4, 1e-6, Outcome.NOT_SEPARATED),
-        (1e-5, 1e-4, 1e-3, Outcome.NOISE_FLOOR),
-    ],
-)
-def test_known_noise_and_rounding_bound_the_error_of_a_success(error, rounding, noise, outcome):
-    assert answers_verdict(error, 8, rounding, noise).outcome is outcome

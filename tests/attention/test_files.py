@@ -23,7 +23,6 @@ from attention import (
     make_nice_layer,
     save_layer,
     sinusoidal_positions,
-    write_examples,
 )
 from attention.files import read_arrays, read_tensors, write_tensors
 
@@ -153,11 +152,6 @@ class TestWriting:
             write_tensors(tmp_path / "f", kind, tensors, metadata)
         assert list(tmp_path.iterdir()) == []
 
-    def test_refuses_what_are_no_examples(self, tmp_path):
-        for x, y in [((2, 3), (2, 3)), ((0, 2, 3), (0, 2, 3)), ((1, 2, 3), (2, 2, 3))]:
-            with pytest.raises(ValueError, match=r"must be \(n, k, d\)"):
-                write_examples(tmp_path / "f", np.zeros(x), np.zeros(y))
-
     def test_replaces_at_once_or_not_at_all(self, tmp_path, layer_file, monkeypatch):
         before = layer_file.read_bytes()
 
@@ -233,6 +227,7 @@ OWN_DAMAGED = {
     "NaN": '{"format": 1, "kind": "some", "a": NaN}',
     "deep": '{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
     "lone surrogate": "\ud800",
+    "lone surrogate, escaped": '{"format": 1, "kind": "some", "a": "\\ud800"}',
     "a name twice": '{"format": 1, "kind": "some", "kind": "some"}',
     "a name twice inside": '{"format": 1, "kind": "some", "a": [{"b": 1, "b": 1}]}',
     "150 levels": '{"format": 1, "kind": "some", "a": ' + "[" * 150 + "]" * 150 + "}",
@@ -389,7 +384,7 @@ def test_mutated_files_load_or_raise_the_one_error(tmp_path, mutate):
     layer = make_nice_layer(heads=2, dim=3, rng=0)
     save_layer(tmp_path / "1", layer, inputs=BooleanInputs(2, 3), made={"seed": 0})
     save_layer(tmp_path / "2", layer, inputs=positioned)
-    write_examples(tmp_path / "3", np.ones((2, 2, 3)), np.zeros((2, 2, 3)))
+    write_tensors(tmp_path / "3", "examples", {"x": np.ones((2, 2, 3)), "y": np.zeros((2, 2, 3))}, {})
     originals = [(tmp_path / name).read_bytes() for name in "123"]
     path = tmp_path / "mutated.safetensors"
     messages = []

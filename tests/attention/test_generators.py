@@ -13,21 +13,17 @@ from attention import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
-    make_diagonal_layer,
     make_low_rank_layer,
     make_nice_layer,
-    make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
 
 MAKERS = {
     "nice": lambda **sizes: make_nice_layer(**sizes),
-    "diagonal": lambda **sizes: make_diagonal_layer(**sizes),
     "block diagonal": lambda **sizes: make_block_diagonal_layer(block=3, **sizes),
     "low rank": lambda **sizes: make_low_rank_layer(rank=2, **sizes),
     "low rank of both": lambda **sizes: make_low_rank_layer(rank=2, w_rank=3, **sizes),
     "close heads": lambda **sizes: make_close_heads_layer(gap=0.1, **sizes),
-    "repeated singular values": lambda **sizes: make_repeated_singular_values_layer(multiplicity=4, **sizes),
     "affinely dependent": lambda **sizes: make_affinely_dependent_layer(**sizes),
 }
 heads_and_dims = {"heads": st.integers(1, 5), "dim": st.integers(2, 12), "seed": st.integers(0, 2**32)}
@@ -66,14 +62,6 @@ def test_a_seed_fixes_all_bits_and_sigma_scales_theta_alone(make):
     assert not make(heads=3, dim=6, sigma=0.0, rng=0).theta.any()
 
 
-@given(**heads_and_dims)
-def test_diagonal_is_zero_off_the_diagonal_only(heads, dim, seed):
-    theta = make_diagonal_layer(heads=heads, dim=dim, rng=seed).theta
-    for head in theta:
-        np.testing.assert_array_equal(head, np.diag(np.diag(head)))
-        assert np.diag(head).all()
-
-
 @given(**heads_and_dims, block=st.integers(1, 12))
 def test_block_diagonal_is_zero_outside_the_blocks_only(heads, dim, seed, block):
     assume(block <= dim)
@@ -101,21 +89,6 @@ def test_close_heads_have_the_given_gap_for_every_pair(heads, dim, seed, gap, si
     for one, other in itertools.permutations(theta, 2):
         ratio = np.sqrt(np.sum((one - other) ** 2) / np.sum(one**2))
         assert ratio == pytest.approx(gap, rel=1e-12 / gap)
-
-
-@given(**heads_and_dims, multiplicity=st.integers(2, 12))
-@settings(deadline=None)
-def test_singular_values_come_in_runs(heads, dim, seed, multiplicity):
-    assume(multiplicity <= dim)
-    layer = make_repeated_singular_values_layer(heads=heads, dim=dim, multiplicity=multiplicity, rng=seed)
-    for head in layer.theta:
-        # by the eigenvalues of the Gram matrix, not by the decomposition it was made with
-        values = np.sqrt(np.maximum(np.linalg.eigvalsh(head.T @ head)[::-1], 0))
-        for first in range(0, dim, multiplicity):
-            run = values[first : first + multiplicity]
-            assert np.ptp(run) < 1e-6 * values[0]
-        lone = np.linalg.matrix_rank(head.T @ head - values[0] ** 2 * np.eye(dim), tol=1e-9 * values[0] ** 2)
-        assert lone == dim - multiplicity
 
 
 @given(**heads_and_dims | {"heads": st.integers(3, 9)})

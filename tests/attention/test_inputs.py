@@ -14,32 +14,22 @@ from attention import (
     Inputs,
     MarkedInputs,
     PositionedInputs,
-    SliceInputs,
     SphereInputs,
     sinusoidal_positions,
 )
 from attention.inputs import inputs_from_json, inputs_to_json
 
 PLAIN = [BooleanInputs, GaussianInputs, SphereInputs]
-SLICE = SliceInputs(blocks=(3, 5), weights=((1, 5), (0, 2)))
 ALL = [
     *(kind(3, 4) for kind in PLAIN),
-    SLICE,
     PositionedInputs(BooleanInputs(3, 4), sinusoidal_positions(3, 4)),
     MarkedInputs(GaussianInputs(3, 4), np.arange(6.0).reshape(3, 2)),
 ]
 
 
 # Recipes, not distributions: a strategy may not call code under run-time checks, which sample at random.
-@st.composite
-def slices(draw):
-    blocks = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
-    weight = st.tuples(*(st.integers(0, size) for size in blocks))
-    return SliceInputs, tuple(blocks), tuple(draw(st.lists(weight, min_size=1, max_size=4)))
-
-
 recipes = st.recursive(
-    st.tuples(st.sampled_from(PLAIN), st.integers(1, 4), st.integers(1, 4)) | slices(),
+    st.tuples(st.sampled_from(PLAIN), st.integers(1, 4), st.integers(1, 4)),
     lambda inner: st.tuples(st.just(PositionedInputs), inner, st.integers(0, 2**32)),
     max_leaves=3,
 )
@@ -95,25 +85,6 @@ class TestMoments:
         x = SphereInputs(2, 5).sample(200, rng=0)
         np.testing.assert_allclose(np.linalg.norm(x, axis=-1), np.sqrt(5), rtol=1e-14)
 
-    @given(recipe=slices(), seed=st.integers(0, 2**32))
-    def test_slice_weights_are_exact(self, recipe, seed):
-        inputs = build(recipe)
-        x = inputs.sample(7, rng=seed)
-        assert set(np.unique(x)) <= {-1.0, 1.0}
-        ends = np.cumsum((0, *inputs.blocks))
-        for token, weights in enumerate(inputs.weights):
-            for first, last, weight in zip(ends[:-1], ends[1:], weights, strict=True):
-                assert ((x[:, token, first:last] == 1).sum(axis=1) == weight).all()
-
-    def test_slice_is_uniform_given_its_weights(self):
-        x = SLICE.sample(30_000, rng=0)
-        assert within(x, np.array([[-1 / 3] * 3 + [1.0] * 5, [-1.0] * 3 + [-1 / 5] * 5]))
-        # the 10 positions of two ones among five are equally likely, and tokens are independent
-        ones = x[:, 1, 3:] == 1
-        for pair in itertools.combinations(range(5), 2):
-            assert within(ones[:, pair[0]] & ones[:, pair[1]], 1 / 10)
-            assert within(x[:, 0, 0] * x[:, 1, 3 + pair[0]], 1 / 15)
-
     @given(recipe=recipes, seed=st.integers(0, 2**32))
     def test_positions_are_added(self, recipe, seed):
         inputs = build(recipe)
@@ -151,7 +122,6 @@ WRONG_JSON = [
     ({"name": "boolean", "k": 2}, "does not fit"),
     (BOOLEAN | {"e": 4}, "does not fit"),
     (BOOLEAN | {"k": 0}, "tokens is 0"),
-    ({"name": "slice", "blocks": 3, "weights": [[1]]}, "blocks is 3"),
     ({"name": "positioned"}, "does not fit"),
     ({"name": "positioned", "inputs": {"name": "cauchy"}, "positions": [[0.0]]}, "named 'cauchy'"),
     ({"name": "positioned", "inputs": BOOLEAN, "positions": [[0, 1]]}, "shape"),

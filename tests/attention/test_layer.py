@@ -14,7 +14,6 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     GaussianInputs,
-    MixedArraysError,
     attention_pattern,
     make_nice_layer,
 )
@@ -118,13 +117,6 @@ class TestSymmetries:
         shifts = shift * np.random.default_rng(seed).standard_normal((*logits.shape[:-1], 1))
         moved = attention_pattern(logits + shifts)
         np.testing.assert_allclose(moved, layer.patterns(x), rtol=0, atol=1e-15 * (10 + np.abs(shifts).max()))
-        # within a layer: a last coordinate of one in every token lets Theta add to all logits of a row
-        ones = np.concatenate([x, np.ones((2, k, 1))], axis=-1)
-        theta, w = (np.pad(one, ((0, 0), (0, 1), (0, 1))) for one in (layer.theta, layer.w))
-        plain = AttentionLayer(theta=theta, w=w)(ones)
-        theta[:, :, -1] += shift * np.random.default_rng(seed).standard_normal((m, d + 1))
-        shifted = AttentionLayer(theta=theta, w=w)(ones)
-        np.testing.assert_allclose(shifted, plain, rtol=0, atol=1e-13 * (10 + abs(shift)))
 
     @given(**sizes, batch=st.lists(st.integers(0, 3), max_size=3))
     def test_batch_equals_loop(self, m, k, d, seed, batch):
@@ -165,9 +157,9 @@ class TestLibraries:
     def test_mixed_libraries(self):
         zeros = np.zeros((1, 2, 2))
         strict = array_api_strict.asarray(zeros)
-        with pytest.raises(MixedArraysError, match="array_api_strict and numpy"):
+        with pytest.raises(ValueError, match="array_api_strict and numpy"):
             AttentionLayer(theta=zeros, w=strict)
-        with pytest.raises(MixedArraysError, match="one library"):
+        with pytest.raises(ValueError, match="one library"):
             AttentionLayer(theta=zeros, w=zeros)(strict)
 
 

@@ -1,12 +1,11 @@
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lower import solve_gf2
-from lower.gf2 import pack_gf2, solve_packed_gf2, unpack_gf2
+from lower.gf2 import pack_gf2, unpack_gf2
 
 
 @given(rows=st.integers(1, 8), columns=st.integers(1, 7), seed=st.integers(0, 2**32))
@@ -52,18 +51,3 @@ def test_packing_and_unpacking_are_inverse(rows, columns, seed):
     np.testing.assert_array_equal(unpack_gf2(words, columns), matrix)
     for row, column in zip(*np.nonzero(matrix), strict=True):
         assert int(words[row, column // 64]) >> int(column % 64) & 1
-
-
-def test_what_is_called_between_panels_can_end_the_elimination():
-    calls = []
-
-    def stop():
-        calls.append(1)
-        if len(calls) == 3:
-            raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        solve_packed_gf2(
-            np.random.default_rng(0).integers(1 << 63, size=(400, 7), dtype=np.uint64), 400, on_panel=stop
-        )
-    assert len(calls) == 3

@@ -101,20 +101,6 @@ def test_errors_are_at_least_the_supremum_of_the_stored_layer_and_tight(threshol
         assert found <= heads.one_slope_error() + 1e-15
 
 
-@pytest.mark.parametrize("beta", [0.1, 2.0, 9.5, 40.0, 59.9])
-def test_the_bound_of_one_slope_is_nearly_attained_by_alternating_steps(beta):
-    comb = np.arange(-40, 40) + 0.5
-    heads = Heads(
-        form=np.array([0, 1]),
-        thresholds=comb,
-        coefficients=np.where(comb < 0, 1.0, -1.0),
-        slopes=np.full(len(comb), beta),
-    )
-    closed = 4 * math.exp(-beta) / (1 - math.exp(-2 * beta))
-    assert heads.one_slope_error() == pytest.approx(min(closed, 160), rel=1e-9)
-    assert 0.99 * closed / (1 + math.exp(-beta)) <= heads.error(limits(heads), c=0.0) <= closed * (1 + 1e-12)
-
-
 @pytest.mark.parametrize("slope", [500.0, 1000.0, 1e6, 1e20, 1e300])
 def test_an_error_too_small_for_a_float_is_not_zero(slope):
     heads = Heads(

@@ -1,6 +1,6 @@
 import math
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -101,32 +101,12 @@ def test_pairs_of_every_family_are_those_of_full_enumeration(family):
         )
 
 
-@pytest.mark.parametrize("pairs", [PARITY, SPREAD], ids=["parity", "bump"])
-def test_advantage_grows_with_degree_and_samples_and_falls_with_flips(pairs):
-    for smaller, larger in combinations_with_replacement(range(1, 30, 3), 2):
-        at = {"samples": 40, "degree": 21}
-        for name in at:
-            less, more = (pairs.squared_advantage(**(at | {name: one})) for one in (smaller, larger))
-            assert less <= more
-    flipped = [pairs.flipped(rate).squared_advantage(samples=40, degree=16) for rate in (0, 0.1, 0.3, 0.5)]
-    assert flipped == sorted(flipped, reverse=True)
-    assert flipped[-1] == 0
-
-
 def test_parities_have_one_term_for_each_number_of_samples():
     targets = math.comb(11, 3)
     for samples, degree in product((5, 1000), (7, 8, 15, 16, 40)):
         touched = range(1, min(samples, degree // 8) + 1)
         wanted = sum(Fraction(math.comb(samples, t), 2**t * targets) for t in touched)
         assert PARITY.squared_advantage(samples=samples, degree=degree) == wanted
-    # n/2 = N = 165 at degree 8; C(n, 2)/4 + n/2 >= N from n = 35 on
-    assert [PARITY.smallest_degree(samples=n) for n in (330, 329, 35, 34)] == [8, 16, 16, 24]
-    assert PARITY.smallest_degree(samples=5) is None
-    # t samples reach degree 40 t: the first t of which the sum reaches N is between 320 and the limit of 512
-    targets = math.comb(39, 19)
-    dense = SecretPairs.orthogonal(targets, (*(0,) * 39, Fraction(1, 2)))
-    sums = [sum(Fraction(math.comb(98, t), 2**t) for t in range(1, most + 1)) for most in range(1, 13)]
-    assert dense.smallest_degree(samples=98) == 40 * (1 + sum(one < targets for one in sums))
 
 
 def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
@@ -136,17 +116,6 @@ def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
         assert PARITY.statistical_dimension(samples=samples) == pytest.approx(math.sqrt(over_sets))
     assert PARITY.statistical_dimension(samples=2) == math.inf
     assert PARITY.statistical_dimension(samples=331) == 0
-
-
-def test_dimension_is_the_largest_average_over_events_of_whole_pairs():
-    pairs = enumerated_pairs(ProfileFamily.designed_steps(dim=6, bits=4))
-    ranked = np.sort([abs(float(one)) for one in pairs.totals])[::-1]
-    averages = np.cumsum(ranked) / np.arange(1, len(ranked) + 1)
-    for samples in (3, 8, 20):
-        # events of so many pairs fail, and those of one more do not
-        least = np.flatnonzero(averages <= 1 / samples)[0]
-        found = len(ranked) / pairs.statistical_dimension(samples=samples) ** 2
-        assert least <= found <= least + 1
 
 
 @pytest.mark.bad_input

@@ -11,7 +11,7 @@ from honest import ALIKE, HONEST, honest
 import lwe
 import sq
 from arena import inspect, load_target
-from attention import AttentionLayer, BooleanInputs, GaussianInputs, MarkedInputs
+from attention import AttentionLayer, BooleanInputs, GaussianInputs
 from attention.files import read_tensors, write_tensors
 from lower import (
     Certificate,
@@ -28,13 +28,6 @@ from lower.certificate import _TOLERANCES
 from sq import ParityFamily
 
 
-def with_heads(instance, theta, w):
-    """The instance with more heads."""
-    layer = instance.layer
-    layer = AttentionLayer(theta=np.concatenate([layer.theta, theta]), w=np.concatenate([layer.w, w]))
-    return replace(instance, layer=layer)
-
-
 def bent(instance, name, place, change):
     """The instance with one number of theta or w changed."""
     arrays = {"theta": instance.layer.theta.copy(), "w": instance.layer.w.copy()}
@@ -48,60 +41,34 @@ def stating(instance, name, **changes):
     return replace(instance, certificate=Certificate(instance.family.name, facts))
 
 
-def known_parts(instance):
-    """Other known parts, by what is wrong with them."""
-    k, d, known = instance.inputs.tokens, instance.layer.dim, instance.known
-    sevens = KnownComponent(mixing=np.eye(k), projection=7 * np.eye(d))
-    yield "7 X", sevens
-    yield (
-        "none" if not known.is_zero else "another",
-        KnownComponent(mixing=np.zeros((k, k)), projection=np.eye(d)),
-    )
-    if known.off is not None:
-        yield "another gate", replace(known, gate=1)
-        yield "7 X on the gate", replace(sevens, gate=known.gate, off=known.off)
-    else:
-        spoilt = known.mixing.copy()
-        spoilt[0, 1] += 1e-6
-        yield "mixing", KnownComponent(mixing=spoilt, projection=known.projection)
-        yield "gated", replace(known, gate=0, off=known)
-
-
 def forgeries(instance: HardInstance):
     """Lies about more than one number, which `test_forgeries` changes in files, by what they are about."""
-    for what, known in known_parts(instance):
-        yield f"known part: {what}", replace(instance, known=known)
-    theta, w = instance.layer.theta, instance.layer.w
+    k, d, known = instance.inputs.tokens, instance.layer.dim, instance.known
+    sevens = KnownComponent(mixing=np.eye(k), projection=7 * np.eye(d))
+    gated = replace(known, gate=0, off=known) if known.off is None else replace(sevens, gate=1, off=known.off)
+    for what, part in (("7 X", sevens), ("gated", gated)):
+        yield f"known part: {what}", replace(instance, known=part)
     lax = stating(bent(instance, "theta", (0, 0, 0), 5e-3), "realisation error", value=0.9)
     yield "realisation error: .9 by the file itself", replace(lax, realisation_error=0.9)
-    for error in (0.0, instance.realisation_error / 2, 1e-3):
-        yield f"realisation error: {error}", replace(instance, realisation_error=error)
     if "direction" in instance.parameters:  # others ignore it
         yield "direction: the opposite", replace(instance, direction=-instance.direction)
-    yield "direction: longer", replace(instance, direction=2 * instance.direction)
-    d, zero = instance.layer.dim, np.zeros((2, instance.layer.dim, instance.layer.dim))
-    yield "layer: a head of zeros", with_heads(instance, zero[:1], zero[:1])
-    yield "layer: heads that cancel", with_heads(instance, zero, np.stack([np.eye(d), -np.eye(d)]))
-    yield "layer: a head twice", with_heads(instance, theta[:1], w[:1])
-    for secret in (
-        -1 - np.abs(instance.secret),
-        np.append(instance.secret, instance.secret[-1:]),
-        instance.secret[:1][:, None],
-        instance.secret + (np.arange(len(instance.secret)) == 0),
+    zero, eye = np.zeros((2, d, d)), np.eye(d)
+    for what, theta, w in (
+        ("a head of zeros", zero[:1], zero[:1]),
+        ("heads that cancel", zero, np.stack([eye, -eye])),
+        ("a head twice", instance.layer.theta[:1], instance.layer.w[:1]),
     ):
+        own = {"theta": theta, "w": w}
+        own = {name: np.concatenate([getattr(instance.layer, name), own[name]]) for name in own}
+        yield f"layer: {what}", replace(instance, layer=AttentionLayer(**own))
+    for secret in (np.append(instance.secret, instance.secret[-1:]), instance.secret[:1][:, None]):
         yield f"secret: {secret}", replace(instance, secret=secret)
-    normal = GaussianInputs(instance.inputs.tokens, instance.inputs.dim)
-    yield "inputs: Gaussian", replace(instance, inputs=normal)
-    if isinstance(instance.inputs, MarkedInputs):
-        marks = instance.inputs.positions * (1 + 1e-10)
-        yield "inputs: other marks", replace(instance, inputs=replace(instance.inputs, positions=marks))
-    tokens = KnownComponent.zero(instance.inputs.tokens + 1, d)
-    yield "inputs: one token more", replace(instance, inputs=BooleanInputs(tokens.tokens, d), known=tokens)
-    for kind in ("pair", "parity-B", "lwr", "bump", "hidden-gate-two-slope"):
-        family = honest(kind).family
-        if family != instance.family:
-            certificate = replace(instance.certificate, family=family.name)
-            yield f"family: {family}", replace(instance, family=family, certificate=certificate)
+    tokens = KnownComponent.zero(k + 1, d)
+    yield "inputs: one token more", replace(instance, inputs=BooleanInputs(k + 1, d), known=tokens)
+    yield "inputs: Gaussian", replace(instance, inputs=GaussianInputs(k, d))
+    other = honest("pair" if instance.family.name != "sq-pair" else "parity-B").family
+    certificate = replace(instance.certificate, family=other.name)
+    yield f"family: {other}", replace(instance, family=other, certificate=certificate)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +76,7 @@ def forgeries(instance: HardInstance):
 )
 def test_every_forgery_is_refused_with_its_reasons(kind):
     found = {what: verify_instance(lie) for what, lie in forgeries(honest(kind))}
-    assert len(found) > 15
+    assert len(found) > 10
     assert [what for what, one in found.items() if one.holds] == []
     assert all(str(one).startswith("NOT verified:\n  - ") for one in found.values())
 
@@ -158,16 +125,6 @@ def test_what_no_instance_has_is_a_reason(tmp_path):
         "tensor more: an instance has none of that name",
         "entry security: an instance has none of that name",
     )
-
-
-def test_what_the_file_says_of_its_making_is_printed_as_its_word(tmp_path):
-    path = tmp_path / "it.safetensors"
-    save_instance(path, honest("parity-B"), made={"generator": "an oracle", "parameters": {"seed": 7}})
-    found = inspect(path, verify=True)
-    assert found.holds
-    assert "The file says: Generated by an oracle" in str(found)
-    assert "made" not in found.to_json()
-    assert found.to_json()["file_says"]["generator"] == "an oracle"
 
 
 @pytest.mark.parametrize("kind", ["periodic", "lwr", "lwr-truncated", "lpn"])

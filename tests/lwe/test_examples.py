@@ -1,8 +1,6 @@
-import cloudpickle
 import numpy as np
 import pytest
 
-from lower import load_instance, save_instance
 from lwe.distributions import CentredBinomial, DiscreteGaussian, Flips
 from lwe.families import LWRFamily
 from lwe.heads import kept_range
@@ -50,19 +48,6 @@ def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, dev
     np.testing.assert_array_equal(own.labels, rounded(products, parameters.q, parameters.p))
     np.testing.assert_array_equal(noisy.labels, rounded(products + errors, parameters.q, parameters.p))
     assert np.any(noisy.labels != own.labels)
-
-
-def test_noisy_examples_split_count_and_go_to_other_processes(tmp_path):
-    family = LWRFamily(n=5, q=8, p=8, Xe=CentredBinomial(1))
-    instance = family.instance(rng=0)
-    save_instance(tmp_path / "noisy.safetensors", instance)
-    again = load_instance(tmp_path / "noisy.safetensors")
-    oracle, other = family.examples(instance, rng=1), family.examples(again, rng=1)
-    other = cloudpickle.loads(cloudpickle.dumps(other))
-    for one, two in zip([oracle, *oracle.split(2)], [other, *other.split(2)], strict=True):
-        for mine, its in zip(one.draw(200), two.draw(200), strict=True):
-            np.testing.assert_array_equal(mine, its)
-    assert oracle.drawn == 600
 
 
 def test_layers_of_a_small_slope_need_their_allowed_error():

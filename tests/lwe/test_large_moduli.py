@@ -5,17 +5,9 @@ import pytest
 
 from lower import verify_instance
 from lwe import (
-    TERNARY,
-    AttackOutcome,
-    ExhaustiveAttack,
-    LatticeAttack,
-    LinearisationAttack,
     LWEParameters,
     LWRFamily,
-    LWRSamples,
-    MeetInTheMiddleAttack,
     make_samples,
-    parse_distribution,
     samples_from_examples,
 )
 from lwe.attacks.reduction import left_inverse, modular_hermite_form
@@ -38,12 +30,12 @@ def test_products_are_divided_like_whole_numbers(divisor):
 
 
 @pytest.mark.parametrize("matrix", ["uniform", "binary", "ternary", "gadget"])
-@pytest.mark.parametrize("q", [PRIME, POWER, LARGEST_MODULUS])
+@pytest.mark.parametrize("q", [17, 64, PRIME, POWER, LARGEST_MODULUS])
 @pytest.mark.parametrize("levels", [2, 1000, 2**20, None])
 def test_labels_are_those_of_whole_numbers(q, levels, matrix):
-    if matrix == "gadget" and q == PRIME:
+    if matrix == "gadget" and q in (17, PRIME):
         pytest.skip("the gadget has a power of two")
-    p = levels or q
+    p = min(levels or q, q)
     samples, secret = make_samples(LWEParameters(12, q, p, matrix), 1000, rng=1)
     rows, entries = samples.public.tolist(), secret.tolist()
     products = [sum(a * s for a, s in zip(row, entries, strict=True)) for row in rows]
@@ -64,39 +56,6 @@ def test_hermite_forms_span_the_rows_and_inverses_invert(q):
             assert row[place] == 0
     inverse = left_inverse(public, q)
     assert np.array_equal(inverse.astype(object) @ public.astype(object) % q, np.eye(5, dtype=object))
-
-
-@pytest.mark.parametrize(
-    ("q", "p", "noise"),
-    [(POWER, 2**30, "zero"), (PRIME, 2**20, "zero"), (POWER, POWER, "gaussian:1000")],
-)
-def test_lattices_find_the_secret_and_break_no_random_labels(q, p, noise):
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWEParameters(10, q, p, "uniform", Xe=parse_distribution(noise))
-    samples, secret = make_samples(parameters, 200, rng=1)
-    found = LatticeAttack()(samples, parameters, rng=0)
-    assert found.outcome is AttackOutcome.BROKEN, found
-    assert np.array_equal(found.secret, secret)
-    random = LWRSamples(samples.public, np.random.default_rng(2).permutation(samples.labels))
-    assert not LatticeAttack(rounds=1)(random, parameters, rng=0).outcome.succeeded
-
-
-@pytest.mark.parametrize("attack", [ExhaustiveAttack(), MeetInTheMiddleAttack()])
-@pytest.mark.parametrize("q", [PRIME, POWER])
-def test_searches_find_small_secrets(attack, q):
-    parameters = LWEParameters(10, q, 2**10, "uniform", TERNARY)
-    samples, secret = make_samples(parameters, 200, rng=1)
-    found = attack(samples, parameters, rng=0)
-    assert found.outcome is AttackOutcome.BROKEN, found
-    assert np.array_equal(found.secret, secret)
-
-
-def test_linearisation_lifts_a_secret_mod_a_large_power_of_two():
-    parameters = LWEParameters(6, POWER, POWER // 2, "uniform")
-    samples, secret = make_samples(parameters, 400, rng=1)
-    found = LinearisationAttack()(samples, parameters, rng=0)
-    assert found.outcome is AttackOutcome.BROKEN, found
-    assert np.array_equal(found.secret, secret)
 
 
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])

@@ -151,7 +151,7 @@ PROBLEM = json.dumps(LWEParameters(2, 5, 5, "uniform").to_json())
     ("arrays", "words"),
     [
         ({"A": GOOD["A"]}, "it has the arrays parameters, A: A and b are needed"),
-        (GOOD | {"A": np.array([[None, 1]] * 3)}, "it holds object"),
+        (GOOD | {"A": np.array([[None, 1]] * 3)}, "Object arrays"),
         (GOOD | {"A": np.full((3, 2), np.nan)}, "NaN"),
         (GOOD | {"A": np.full((3, 2), "1")}, "whole numbers"),
         (GOOD | {"secret": np.full(3, 1)}, r"The secret has shape \(3,\)"),

@@ -185,7 +185,7 @@ class TestRegistry:
 
         assert {one.group for one in all_claims()} == {*GROUPS}
         modules = {path.stem for path in Path(claims.__path__[0]).glob("[a-z]*.py")}
-        assert {name.replace("_", "-") for name in modules} - {"tables"} == {*GROUPS}
+        assert {name.replace("_", "-") for name in modules} == {*GROUPS}
 
     def test_names_groups_and_patterns_find_claims_and_a_misspelled_name_the_nearest(self):
         (one,) = find_claims(["layer/row-form"])

@@ -33,7 +33,21 @@ def test_says_what_is_done_what_runs_and_what_is_left(monkeypatch):
     assert "learner 2 (35 s), 1 more" in str(state)
     for cell in cells[1:]:
         state.finish(cell)
-    assert str(state) == "8 of 8, less than 10 seconds left"
+    assert str(state) == "8 of 8"
+
+
+def test_a_cell_that_takes_longer_than_expected_leaves_no_estimate(monkeypatch):
+    clock = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    cells = [Cell(pow, {"base": i}, label=f"learner {i}") for i in range(2)]
+    state = Progress(dict.fromkeys(cells, 1), jobs=1)
+    state.start(cells[0])
+    clock += 20.0
+    state.finish(cells[0])
+    state.start(cells[1])
+    assert str(state).endswith("about 20 seconds left")
+    clock += 60.0
+    assert str(state) == "1 of 2, running: learner 1 (60 s)"
 
 
 def test_counts_equal_cells_and_those_of_the_store(tmp_path, monkeypatch, capsys):

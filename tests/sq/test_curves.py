@@ -54,13 +54,6 @@ def test_an_honest_batch_left_out_keeps_all_queries_within_the_tolerance(learner
     assert CurveCell(learner, 12, 2, 0.3, "honest", batch=7).batch == 7
 
 
-@pytest.mark.parametrize("oracle", ["reference", "exact", "honest"])
-def test_parities_of_twenty_bits_and_more_are_measured(oracle):
-    point = measure_cell(CurveCell("exhaustive", 22, 20, 0.3, oracle))
-    assert (point.cell.targets, point.status) == (21, "found")
-    assert len(point.secret) == 20
-
-
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
@@ -99,13 +92,3 @@ def test_the_edge_of_more_targets_than_a_float_counts_is_exact():
 def _one_step_below(targets, queries, tau):
     """Whether tau is far enough below the edge for M* to have grown."""
     return math.ceil(1 / tau**2) > math.ceil(Fraction(targets - 1, queries))
-
-
-def test_cells_are_sorted_and_none_is_twice():
-    cells = curve_cells([16, 10, 16], [3, 2], [0.1, 0.3], learners=["group", "exhaustive"])
-    assert [(c.bits, c.tolerance, c.dim, c.learner) for c in cells[:3]] == [
-        (2, 0.3, 10, "exhaustive"),
-        (2, 0.3, 10, "group"),
-        (2, 0.3, 16, "exhaustive"),
-    ]
-    assert len(cells) == len(set(cells)) == 16

@@ -2,7 +2,6 @@ from fractions import Fraction
 from itertools import combinations, product
 from math import ceil
 
-import networkx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,22 +26,6 @@ def test_the_sq_dimension_of_overlaps_is_the_size_of_a_constant_weight_code(code
     points, bits, overlap = code
     values = [int(one > overlap) for one in range(bits + 1)]
     assert sq_dimension(OverlapGram(SecretSet(points + 1, bits), values).dense(), 0) == size
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 11), st.floats(0, 1), st.integers(0, 2**32 - 1))
-def test_the_sq_dimension_is_what_enumeration_finds(vertices, density, seed):
-    graph = networkx.gnp_random_graph(vertices, density, seed=seed)
-    gram = 1.0 - networkx.to_numpy_array(graph)  # joined where the correlation is 0
-    largest = max(
-        size
-        for size in range(1, vertices + 1)
-        if any(
-            all(graph.has_edge(*pair) for pair in combinations(subset, 2))
-            for subset in combinations(range(vertices), size)
-        )
-    )
-    assert sq_dimension(gram, 0.5) == largest
 
 
 def largest_margins(vectors):

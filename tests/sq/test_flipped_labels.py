@@ -4,25 +4,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from arena.attacking import ATTACKS
-from arena.samples import samples_of
 from arena.target_files import load_target, save_target
 from arena.targets import family_target
-from attention import Outcome
 from lower import FAMILIES, query_lower_bound, verify_instance
 from sq import (
     CSQ,
-    CurveCell,
     ExactOracle,
     GroupQuery,
     HiddenGateFamily,
     HonestOracle,
     PairFamily,
-    ParityElimination,
     ParityFamily,
     ProfileFamily,
     TokenParityFamily,
-    measure_cell,
 )
 from studies.intervals import proportion_interval
 
@@ -114,27 +108,3 @@ def test_honest_replies_are_right_in_the_mean_and_oracles_that_know_no_noise_ref
     for name in ("sq-parity", "sq-bump", "sq-token-parity", "sq-pair"):
         with pytest.raises(ValueError, match=r"noise is 0\.5.*below 0\.5"):
             FAMILIES[name].preset(dim=10, noise=0.5)
-
-
-def test_curves_pay_for_noise_in_examples_not_in_queries():
-    options = {"learner": "exhaustive", "dim": 10, "bits": 2, "tolerance": 0.5, "oracle": "honest"}
-    noisy, clean = (CurveCell(**options, noise=rate) for rate in (0.25, 0.0))
-    assert noisy.batch == pytest.approx(4 * clean.batch, abs=4)
-    points = [measure_cell(one) for one in (noisy, clean)]
-    assert [one.status for one in points] == ["found", "found"]
-    assert points[0].queries == points[1].queries
-
-
-def test_exhaustive_search_and_bkw_find_a_noisy_parity_and_elimination_does_not():
-    for seed in range(3):
-        target = family_target(ParityFamily(dim=16, bits=3, noise=0.1), seed=seed)
-        stored = samples_of(target, 4000, seed=seed)
-        samples, parameters, secret = stored.samples, stored.parameters, stored.secret
-        assert np.flatnonzero(secret).tolist() == (target.instance.secret - 1).tolist()
-        for name in ("exhaustive", "bkw"):
-            result = ATTACKS[name](samples, parameters, rng=0)
-            assert result.outcome.name == "BROKEN"
-            assert result.secret.tolist() == secret.tolist()
-        assert ATTACKS["exhaustive"](samples.take(20), parameters, rng=0).outcome.name == "TOO_FEW_SAMPLES"
-        fit = ParityElimination.for_instance(target.instance).fit(target.oracle(rng=seed), rng=0)
-        assert fit.outcome is Outcome.NOT_APPLICABLE

@@ -2,7 +2,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +11,6 @@ from sq.learners import ExhaustiveSearch, GroupLearner, SignedGroupLearner, grou
 from sq.models import CSQ
 from sq.oracles import ExactOracle, HonestOracle, SQOracle
 from sq.parities import ParityFamily
-from sq.profile_family import ProfileFamily
 
 ELIMINATORS = [ExhaustiveSearch(), GroupLearner(), SignedGroupLearner()]
 
@@ -155,12 +153,3 @@ def test_a_reply_off_by_more_than_the_tolerance_is_noticed_or_at_least_not_hidde
     result = ExhaustiveSearch().learn(noisy, family)
     assert (result.number, result.survivors) == (None, 0)
     assert "off by more than the tolerance" in result.explanation
-
-
-def test_exhaustive_search_serves_families_that_are_not_orthogonal_and_groups_say_why_they_do_not():
-    bump = ProfileFamily.bump(dim=9, bits=4)
-    for number in (0, 17, 69):
-        assert ExhaustiveSearch().learn(ExactOracle(CSQ(0.2), bump, number), bump).number == number
-    for learner in (GroupLearner(), SignedGroupLearner()):
-        with pytest.raises(ValueError, match="not known to be orthonormal"):
-            learner.learn(ExactOracle(CSQ(0.2), bump, 0), bump)

@@ -72,22 +72,13 @@ def test_exact_answers_to_groups_agree_with_enumeration():
                 assert oracle.query(query) == pytest.approx(wanted, abs=1e-12)
 
 
-def test_exact_statistical_answers_are_those_of_the_real_layer():
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        query = random_function(rng, bounded=False)
-        means = candidate_means(SMALL, query)
-        replies = [ExactOracle(STAT(0.3), SMALL, s).query(query) for s in range(len(SMALL.secrets))]
-        np.testing.assert_allclose(replies, means, atol=1e-12)
-
-
 def test_every_scalar_query_counts_one():
     group, plain = GroupQuery.single(0), CorrelationalQuery(lambda x: x[..., 0] / 2)
     for oracle in every_oracle(CSQ(0.3)):
         oracle.query(group)
         assert oracle.asked == 1
-        assert oracle.query_many([group, plain]).shape == (2,)
-        assert oracle.asked == 3
+        oracle.query(plain)
+        assert oracle.asked == 2
 
 
 def test_an_honest_oracle_draws_one_batch_a_call():
@@ -96,18 +87,7 @@ def test_an_honest_oracle_draws_one_batch_a_call():
     first = oracle.query(query)
     assert (oracle.asked, oracle.examples_used, oracle.batch) == (1, 70, 70)
     assert oracle.query(query) != first  # fresh examples
-    oracle.query_many([query] * 5)
-    assert (oracle.asked, oracle.examples_used) == (7, 210)
-
-
-def test_honest_answers_are_within_hoeffding_of_the_exact_ones():
-    rng = np.random.default_rng(2)
-    model = STAT(0.1)
-    honest = HonestOracle(model, SMALL.instance(2), batch=4000, rng=3)
-    exact = ExactOracle(model, SMALL, 2)
-    queries = [random_function(rng, bounded=False) for _ in range(20)]
-    # 20 replies miss with probability 20 * 2 exp(-4000 * .12^2 / 2) = 1e-11
-    assert np.abs(honest.query_many(queries) - exact.query_many(queries)).max() < 0.12
+    assert (oracle.asked, oracle.examples_used) == (2, 140)
 
 
 @settings(max_examples=20, deadline=None)
@@ -154,8 +134,7 @@ def test_statistical_replies_stay_valid_for_exactly_the_survivors(adversary, mod
         )
         for s in range(3)
     ]
-    replies = [oracle.query(query) for query in queries[:3]]
-    replies += oracle.query_many(queries[3:]).tolist()
+    replies = [oracle.query(query) for query in queries]
     for query, reply in zip(queries, replies, strict=True):
         values = candidate_means(SMALL, query)
         valid &= np.abs(values - reply) <= model.errors(values) + 1e-11
@@ -200,7 +179,8 @@ def test_the_reference_of_statistical_queries_has_a_uniform_sign_on_the_gate():
     gate = (x[:, 0, 0] != x[:, 1, 0]).astype(float)
     sign = StatisticalQuery(lambda x, y: np.sign(np.round(hidden_of_labels(answers.instance, x, y)[:, 0], 9)))
     size = StatisticalQuery(lambda x, y: np.abs(np.round(hidden_of_labels(answers.instance, x, y)[:, 0], 9)))
-    np.testing.assert_allclose(answers.reference([sign, size]), [0.0, gate.mean()], atol=1e-12)
+    assert answers.reference(sign) == pytest.approx(0, abs=1e-12)
+    assert answers.reference(size) == pytest.approx(gate.mean())
 
 
 @settings(max_examples=30, deadline=None)
@@ -235,9 +215,8 @@ def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
 )
 def test_bad_queries_are_refused_by_every_oracle_and_leave_no_trace(model, query, words):
     for oracle in every_oracle(model):
-        for ask, what in ((oracle.query, query), (oracle.query_many, [query])):
-            with pytest.raises(ValueError, match=words):
-                ask(what)
+        with pytest.raises(ValueError, match=words):
+            oracle.query(query)
         assert oracle.asked == 0
         assert len(getattr(oracle, "survivors", range(3))) == 3
 

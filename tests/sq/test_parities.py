@@ -4,7 +4,6 @@ import pytest
 
 from lower import all_sign_matrices, query_lower_bound
 from sq import ParityFamily, make_parity_instance, parity_heads
-from sq.krawtchouk import fourier_weights, overlap_correlations
 from sq.parities import heads_needed, parity_error
 
 DIM = 6
@@ -60,28 +59,6 @@ def test_certificate_counts_targets_and_queries():
     assert certificate["Gram diagonal"].value == pytest.approx(47.0101, abs=5e-5)
     assert certificate["Gram off the diagonal"].value == pytest.approx(46.0101, abs=5e-5)
     assert "Gaussian elimination" in str(certificate)
-
-
-def test_the_same_rng_draws_the_same_secret_and_secrets_are_uniform():
-    one, other = (make_parity_instance(dim=30, heads=2, rng=5).secret for _ in range(2))
-    np.testing.assert_array_equal(one, other)
-    rng, family = np.random.default_rng(0), ParityFamily(dim=6, bits=2)
-    counts = np.zeros(6)
-    for _ in range(200):
-        counts[family.draw(rng)] += 1
-    assert counts[0] == 0
-    assert np.abs(counts[1:] - 80).max() < 4 * np.sqrt(200 * 0.4 * 0.6)
-
-
-def test_the_profile_of_a_parity_has_all_its_weight_at_degree_l():
-    for construction in ("A", "B", "C", "D"):
-        family = ParityFamily(dim=9, bits=4, construction=construction)
-        for function, wanted in (
-            (fourier_weights, family.weights),
-            (overlap_correlations, family.overlap_correlations),
-        ):
-            np.testing.assert_allclose(np.array(function(family.profile), float), wanted, atol=1e-12)
-        assert family.lowest_degree == 9
 
 
 def test_slopes_that_both_saturate_are_refused():

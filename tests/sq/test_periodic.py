@@ -8,10 +8,7 @@ from scipy.integrate import quad
 from scipy.special import eval_hermitenorm
 
 from sq import (
-    CSQ,
-    CorrelationalQuery,
     CurveCell,
-    HonestOracle,
     PeriodicFamily,
     measure_cell,
 )
@@ -107,15 +104,6 @@ class TestFamily:
         assert family.mean_square > found * (1 - 1e-6)
 
 
-def test_the_wave_hides_from_low_degrees():
-    """The shares follow a Poisson law of mean (2 pi gamma)^2."""
-    family = PeriodicFamily(dim=24, gamma=1.0, sharpness=0.5)  # one harmonic only
-    mean = (2 * math.pi) ** 2
-    k = np.arange(1, 60, 2)
-    law = np.exp(k * math.log(mean) - mean - np.array([math.lgamma(one + 1) for one in k])) * 2
-    np.testing.assert_allclose(family.weights[k], law, rtol=1e-6)
-
-
 def test_the_bound_covers_the_end_of_the_wave():
     """Beyond its range the layer is about sign(s), which degree 1 sees; the wave alone has e^-158 there."""
     family = PeriodicFamily(dim=1000)
@@ -148,14 +136,6 @@ def test_numbered_directions_are_those_of_the_curve():
         assert point.cell.lower_bound <= point.queries <= 20
 
 
-def test_norms_of_queries_are_taken_over_the_normal_tokens():
-    family = PeriodicFamily(dim=8, bits=2)
-    oracle = HonestOracle(CSQ(0.1), family.instance(3), batch=4000, rng=0)
-    with pytest.raises(ValueError, match="norm"):  # its norm is 1 over signs
-        oracle.query(CorrelationalQuery(lambda x: x[:, :, 1] ** 2 / math.sqrt(2)))
-    assert abs(oracle.query(CorrelationalQuery(lambda x: x[:, :, 1] / math.sqrt(2)))) < 0.1
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize("secret", [[0] * 5, [1] * 4, [0.5] * 5, [1 << 50, 0, 0, 0, 0]])
 def test_what_is_no_direction(secret):
@@ -165,12 +145,6 @@ def test_what_is_no_direction(secret):
         PeriodicFamily(dim=6, bits=3).instance(secret=[1, 1, 0, 0, 0])
     with pytest.raises(ValueError, match="numbers only"):
         PeriodicFamily(dim=6).instance(3)
-
-
-def test_marks_belong_to_the_tokens():
-    family = PeriodicFamily(dim=6, bits=2)
-    with pytest.raises(ValueError, match="marks"):
-        family.hidden(0, np.ones((1, 2, 6)))
 
 
 def test_at_a_fixed_frequency_what_degree_one_sees_does_not_depend_on_the_dimension():

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from studies.agreement import STUDY, heads_of_kind, lattice_law, spacing
+from studies.agreement import heads_of_kind, lattice_law, measure, spacing
 
 
 def measured(**cell):
     cell = {"heads": "generic", "inputs": "boolean", "dim": 6, "draw": 0, "batches": 3} | cell
-    return STUDY.measure(rng=np.random.default_rng(1), **cell)
+    return measure(rng=np.random.default_rng(1), **cell)
 
 
 def gaps_of(layer, dim):

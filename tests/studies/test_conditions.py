@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from attention import make_nice_layer
-from studies.conditions import STUDY, trained_layer
+from studies.conditions import measure, trained_layer
 
 pytest.importorskip("torch")
 
 
 def measured(family, dim):
-    return STUDY.measure(rng=np.random.default_rng(7), family=family, dim=dim, draws=1)
+    return measure(rng=np.random.default_rng(7), family=family, dim=dim, draws=1)
 
 
 def test_measures_of_random_layers_are_those_of_nice_layers():

@@ -4,13 +4,11 @@ import math
 
 import numpy as np
 
-from studies import find_studies
-
-(STUDY,) = find_studies(["low-degree"])
+from studies.low_degree import measure
 
 
 def test_fewest_samples_of_a_parity_are_those_of_its_formula():
-    rows = STUDY.measure(rng=np.random.default_rng(0), family="parity, l = 3", dim=12, rate=0.1, runs=2)
+    rows = measure(rng=np.random.default_rng(0), family="parity, l = 3", dim=12, rate=0.1, runs=2)
     # with flips each touched sample has the factor .64/2; the lowest degree 8 allows one, 16 two
     targets, share = math.comb(11, 3), 0.32
     samples = {row["degree"]: row["samples"] for row in rows if "degree" in row}

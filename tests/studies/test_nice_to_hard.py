@@ -8,7 +8,7 @@ import pytest
 
 from attention import BooleanInputs
 from sq import make_parity_instance, parity_heads
-from studies.nice_to_hard import STUDY, draw_point
+from studies.nice_to_hard import draw_point, measure
 
 _X = BooleanInputs(tokens=2, dim=7).sample(200, rng=1)
 
@@ -56,7 +56,7 @@ def test_known_part_at_the_end_is_that_of_the_parity_and_the_mean_of_parities():
 def test_newton_learns_the_nice_end_and_the_attention_of_the_parity_but_not_the_parity():
     cell = {"learner": "newton", "dim": 7, "bits": 3, "ends": "generic", "slope": 0.0, "draw": 0}
     nice, attention, parity = (
-        STUDY.measure(rng=np.random.default_rng([7, 8]), **cell, shape=a, projections=b)["error"]
+        measure(rng=np.random.default_rng([7, 8]), **cell, shape=a, projections=b)["error"]
         for a, b in ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0))
     )
     assert max(nice, attention) < 1e-9

@@ -5,11 +5,11 @@ import numpy as np
 from attention import make_nice_layer
 from studies import query_noise
 from studies.noise import derivative
-from studies.queries_by_dimension import STUDY
+from studies.queries_by_dimension import measure
 
 
 def measured(**cell):
-    return cell | STUDY.measure(rng=np.random.default_rng(0), draw=0, **cell)
+    return cell | measure(rng=np.random.default_rng(0), draw=0, **cell)
 
 
 def test_nice_layers_are_found_above_the_bound():
@@ -29,7 +29,7 @@ def test_a_parity_is_found_and_has_the_bound_of_its_certificate():
 
 def test_a_fit_of_all_answers_lowers_the_error_of_the_reading():
     cell = {"heads": 2, "dim": 8, "level": 1e-2, "draw": 0}
-    row = query_noise.STUDY.measure(rng=np.random.default_rng(0), **cell)
+    row = query_noise.measure(rng=np.random.default_rng(0), **cell)
     assert row["outcome"] == "NOISE_FLOOR"
     assert 0 < 1.5 * row["theta_polished"] < row["theta_estimate"]
     # the first-order prediction of the one, and the bound of the other

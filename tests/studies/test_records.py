@@ -29,7 +29,7 @@ def test_a_record_has_the_cells_of_its_study_and_fills_its_page(name, record, re
     assert study.name == name
     result = record(name)
     assert result.scale is Scale.FULL
-    cells = study.cells(result.scale)
+    cells = list(study.cells(result.scale))
     assert all(chosen(result.rows, **cell) for cell in cells)
     assert sum(len(chosen(result.rows, **cell)) for cell in cells) == len(result.rows)
     assert study.figure(result.rows).axes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attention import BooleanInputs, make_nice_layer
-from studies.symmetry import STUDY, descend, gradient, halved_head, largest_curvature, least_curvature
+from studies.symmetry import descend, gradient, halved_head, largest_curvature, least_curvature, measure
 
 
 @cache
@@ -54,6 +54,6 @@ def test_equal_heads_stay_equal():
 
 def test_gradient_descent_leaves_at_the_rate_of_the_least_curvature_and_when_predicted():
     cell = {"part": "escape", "target": "nice", "tokens": 2, "dim": 8}
-    rows = STUDY.measure(rng=np.random.default_rng(5), **cell, draw=0, steps=900)
+    rows = measure(rng=np.random.default_rng(5), **cell, draw=0, steps=900)
     assert [row["growth"] for row in rows[:3]] == pytest.approx([1.0] * 3, rel=1e-3)
     assert [row["parted"] / row["predicted"] for row in rows[:3]] == pytest.approx([1.0] * 3, rel=0.1)

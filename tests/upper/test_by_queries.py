@@ -348,6 +348,20 @@ def test_the_precision_of_answers_is_found(rounded, noise, accuracy):
     assert found.accuracy == 0 or accuracy / 4 < found.accuracy < 4 * accuracy or noise
 
 
+def test_rounding_is_relative_to_outputs_that_short_tokens_alone_show():
+    """Heads that cancel add 2e-4 x to tokens below 1e-3, and nothing to others. Rounding is 1e-10 |x|."""
+
+    def answer(x):
+        differ, size = np.ptp(x, axis=1).max(axis=1) > 0, np.abs(x).max(axis=(1, 2))
+        return x * (
+            1e-10 * np.sin(1e9 * x / size[:, None, None]) + 2e-4 * (differ & (size < 1e-3))[:, None, None]
+        )
+
+    oracle = ValueOracle.from_callable(lambda x: np.nan_to_num(answer(x + 1e-300)), 3, 16)
+    found = measure_precision(oracle, np.random.default_rng(0), noise=None, accuracy=None)
+    assert 1e-7 < found.accuracy < 1e-6
+
+
 @pytest.mark.parametrize(("heads", "dim", "k"), [(2, 16, 4), (8, 16, 2), (1, 16, 5)])
 def test_a_layer_in_single_precision_is_recovered_without_settings(heads, dim, k):
     """Everything is computed in float32: tokens, logits, weights and outputs."""

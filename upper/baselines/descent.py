@@ -13,8 +13,9 @@ from jaxtyping import Float, Shaped
 
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import namespace, to_numpy
-from attention.layer import read_tokens, require_layer_memory
+from attention.layer import read_tokens
 from attention.learning import apart
+from attention.memory import require_memory
 
 Schedule = Literal["cosine", "linear", "constant"]
 
@@ -74,7 +75,7 @@ def random_start(
     m: int, d: int, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "d md"], Float[np.ndarray, "md d"]]:
     """A random start, stacked: attention of half the strength of nice layers, and small projections."""
-    require_layer_memory(m, d, arrays=6)
+    require_memory(f"A layer of {m} heads in {d} dimensions", 48 * m * d**2, advice="take fewer heads")
     theta, w = (apart(rng).standard_normal((m, d, d)) for _ in range(2))
     return stack_heads(theta / d, w * (0.1 / np.sqrt(d)))
 

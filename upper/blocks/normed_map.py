@@ -39,6 +39,21 @@ class NormedMap:
         """The same with another eps."""
         return replace(self, norm=replace(self.norm, eps=eps))
 
+    def amplification(self, reach: float, rng: np.random.Generator, n: int) -> float:
+        """How much an error of an answer grows in z, at the worst of n tokens with norms of random length."""
+        d = self.norm.dim
+        u = rng.standard_normal((n, d))
+        if self.norm.centred:
+            u -= u.mean(axis=1, keepdims=True)
+        u *= reach * rng.random((n, 1)) * np.sqrt(d) / np.linalg.norm(u, axis=1, keepdims=True)
+        inverses = np.linalg.inv(self._slopes(u @ self.w + self.b))
+        return float(np.linalg.norm(inverses, ord=2, axis=(1, 2)).max())
+
+    def _slopes(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
+        """The derivative of z + N(n(z)), rows by z."""
+        identity = np.eye(z.shape[1])
+        return identity + self.norm.derivative(z, identity[None]) @ self.network.jacobian(self.norm(z))
+
     def inverse(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """The z with z + N(n(z)) = y near that of equal tokens x; NaN where none is found.
 
@@ -65,7 +80,6 @@ class NormedMap:
         size = np.linalg.norm(off, axis=1)
         scale = 1 + np.linalg.norm(y, axis=1)
         moving = np.arange(len(y))
-        identity = np.eye(y.shape[1])
         at_once = max(1, _AT_ONCE // y.shape[1] ** 2)
         for _ in range(_STEPS):
             moving = moving[size[moving] > _SOLVED * scale[moving]]
@@ -74,9 +88,8 @@ class NormedMap:
             steps = np.empty((len(moving), y.shape[1]))
             for i in range(0, len(moving), at_once):
                 rows = moving[i : i + at_once]
-                slopes = self.network.jacobian(self.norm(z[rows]))
-                through = identity + self.norm.derivative(z[rows], identity[None]) @ slopes
-                steps[i : i + at_once] = np.linalg.solve(np.swapaxes(through, 1, 2), off[rows][..., None])[..., 0]
+                slopes = np.swapaxes(self._slopes(z[rows]), 1, 2)
+                steps[i : i + at_once] = np.linalg.solve(slopes, off[rows][..., None])[..., 0]
             left, length = np.arange(len(moving)), 1.0
             for _ in range(_HALVINGS):
                 rows = moving[left]

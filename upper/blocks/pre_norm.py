@@ -19,9 +19,11 @@ from upper.value_queries import ByQueries
 
 # Signs are this near to zeros and ones. A fit is exact to this; eps follows from it, and it from eps, so often.
 _SIGNS, _EXACT, _TURNS = 0.2, 1e-14, 5
-# The largest tokens, in shares of the ball.
-_REACHES = (0.95, 0.7, 0.5)
-_ACCURACY = 1e-12
+# The largest tokens, in shares of the ball, and step lengths: where z + N(n(z)) is nearly singular, shorter tokens or
+# differences keep z near that of equal tokens.
+_TRIES = ((0.95, 1.0), (0.7, 1.0), (0.95, 0.3), (0.95, 0.1))
+# A z is as exact as this, times how much an error of an answer grows.
+_ACCURACY, _SAMPLE = 1e-14, 64
 _CHECKS, _TOKENS = 16, 4
 
 
@@ -52,15 +54,16 @@ def _attention(
     oracle: ValueOracle, g: NormedMap, rng: np.random.Generator, recorder: Recorder
 ) -> tuple[Block | None, Verdict]:
     block, ended = None, Verdict(Outcome.NOT_SEPARATED)
-    for reach in _REACHES:
+    for reach, step_length in _TRIES:
+        accuracy = _ACCURACY * g.amplification(reach, rng, _SAMPLE)
         try:
-            fit = ByQueries(accuracy=_ACCURACY, noise=0.0).fit(
+            fit = ByQueries(accuracy=accuracy, noise=0.0, step_length=step_length).fit(
                 Ball(oracle, g, reach),
                 rng=rng,
                 progress=lambda step: recorder.step(step.name, **step.measures),
             )
         except NoPreimage as reason:
-            recorder.step(str(reason), reach=reach)
+            recorder.step(str(reason), reach=reach, step_length=step_length)
             continue
         if fit.layer is None:
             continue

@@ -151,8 +151,7 @@ def gauss_newton(
     `next_damping`, and on a plateau falls with every accepted trial (`Damping`). After each trial, W gets one
     correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 for the last digits (`Precision`).
 
-    At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V. Factors are
-    balanced at the start.
+    At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V.
 
     With `priors`, a ridge prior on all parameters is annealed (`upper.newton.prior`).
 

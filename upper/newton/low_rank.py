@@ -98,11 +98,11 @@ class LowRankHeads(Heads):
         return int(self.a.shape[2])
 
     def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
-        """The parameters at the start: [A | B | V] of the balanced factors."""
+        """The parameters at the start: [A | B | V]."""
         factors = (
             engine.cast(engine.detach(factor), engine.double) for factor in (self.a, self.b, self.v, self.o)
         )
-        return LowRankHeads(*factors).balanced().side_by_side()
+        return LowRankHeads(*factors).side_by_side()
 
     @property
     def columns(self) -> int:
@@ -124,21 +124,6 @@ class LowRankHeads(Heads):
         xp, d = namespace(self.a), self.dim
         theta, w = self.a @ xp.matrix_transpose(self.b), self.v @ self.o
         return AttentionLayer(theta[:, :d, :], w, theta[:, d, :] if self.biased else None)
-
-    def balanced(self) -> "LowRankHeads":
-        """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
-        xp = namespace(self.a)
-        q_a, r_a = xp.linalg.qr(self.a)
-        q_b, r_b = xp.linalg.qr(self.b)
-        left, values, right = xp.linalg.svd(r_a @ xp.matrix_transpose(r_b), full_matrices=False)
-        root = xp.sqrt(values)[:, None, :]
-        q_v, r_v = xp.linalg.qr(self.v)
-        return LowRankHeads(
-            a=(q_a @ left) * root,
-            b=(q_b @ xp.matrix_transpose(right)) * root,
-            v=q_v,
-            o=r_v @ self.o,
-        )
 
     def _reset(self) -> None:
         self._blocks: list[np.ndarray] = []

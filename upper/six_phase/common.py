@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -85,8 +84,7 @@ def batches(oracle: ExampleOracle, n: int) -> Iterator[tuple[np.ndarray, np.ndar
     if n > 100_000 * batch:
         raise ValueError(f"{shown(n)} examples in batches of {batch}: at most 100000 batches are allowed.")
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
-    streams = oracle.split(len(sizes)) if oracle.remaining is None else repeat(oracle)
-    for stream, size in zip(streams, sizes, strict=False):
+    for stream, size in zip(oracle.split(len(sizes)), sizes, strict=True):
         yield draw_examples(stream, size)
 
 

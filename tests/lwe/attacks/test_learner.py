@@ -56,7 +56,7 @@ def test_a_learner_with_a_memory_breaks_what_has_few_rows(made):
     np.testing.assert_array_equal(result.predict(samples.public[:50]), samples.labels[:50])
 
 
-def test_a_learner_that_breaks_down_misses_a_package_or_takes_long_loses_nothing():
+def test_a_learner_that_breaks_down_or_misses_a_package_has_a_result():
     @dataclasses.dataclass(frozen=True)
     class Failing(Memory):
         error: type = ValueError
@@ -64,18 +64,10 @@ def test_a_learner_that_breaks_down_misses_a_package_or_takes_long_loses_nothing
         def fit(self, oracle, *, rng=None, truth=None, progress=None):
             raise self.error("no")
 
-    @dataclasses.dataclass(frozen=True)
-    class Endless(Memory):
-        def fit(self, oracle, *, rng=None, truth=None, progress=None):
-            recorder = Recorder(oracle, progress=progress)
-            while True:
-                recorder.step("again")
-
     samples, _ = make_samples(FAMILIES[0], 500, rng=0)
-    attacks = [Failing(), Failing(error=ImportError), Failing(error=ZeroDivisionError), Endless()]
-    budget = Budget(seconds=0.05)
-    results = [run_attack(LearnerAttack(one), samples, FAMILIES[0], budget=budget) for one in attacks]
-    assert [one.outcome.name for one in results] == ["FAILED", "MISSING", "FAILED", "BUDGET_SPENT"]
+    learners = [Failing(), Failing(error=ImportError), Failing(error=ZeroDivisionError)]
+    results = [run_attack(LearnerAttack(one), samples, FAMILIES[0]) for one in learners]
+    assert [one.outcome.name for one in results] == ["FAILED", "MISSING", "FAILED"]
 
 
 @dataclasses.dataclass(frozen=True)

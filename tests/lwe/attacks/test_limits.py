@@ -1,5 +1,7 @@
 """The attacks at the ends of what parameters, samples and budgets can be."""
 
+import json
+
 import pytest
 
 from lwe.attacks.attack import AttackOutcome, Budget
@@ -81,7 +83,9 @@ def test_what_an_attack_cannot_do_is_said_soon_and_with_numbers(outcome):
         result = attack(samples, made, rng=0, budget=Budget(**budget))
         assert result.outcome.name == outcome, result
         assert words in result.explanation, result
+        assert result.explanation.endswith("."), result
         assert result.seconds < 10, result
+        json.dumps(result.to_json(), allow_nan=False)
 
 
 def test_a_search_that_would_outlast_its_seconds_is_given_up_early():

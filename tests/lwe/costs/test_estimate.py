@@ -6,7 +6,7 @@ import pytest
 
 from lwe import LWEParameters
 from lwe.costs import COST_MODELS, estimate
-from lwe.costs.combinatorial import bkw_cost, linearisation_cost, meet_in_the_middle_cost
+from lwe.costs.combinatorial import linearisation_cost
 from lwe.costs.deviations import error_character, lengths_tell
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import best_primal_shape, drop_and_solve_cost, fewest_samples, primal_cost
@@ -55,16 +55,6 @@ def test_what_does_not_apply_is_left_out():
     assert primal_cost(parity) is None
     assert dual_cost(parity) is None
     assert primal_cost(LWEParameters(64, 128, 2, matrix="uniform", m=100)) is None
-
-
-def test_costs_rise_with_the_dimension_and_fall_with_the_levels():
-    for cost in (meet_in_the_middle_cost, bkw_cost, primal_cost, dual_cost):
-        sizes = [cost(LWEParameters(n, 256, 32, matrix="uniform")).log2_rop for n in (60, 90, 120)]
-        assert sizes == sorted(sizes)
-        assert sizes[0] < sizes[-1]
-    for cost in (primal_cost, dual_cost, bkw_cost):
-        levels = [cost(LWEParameters(80, 256, p, matrix="uniform")).log2_rop for p in (8, 32, 128)]
-        assert levels == sorted(levels, reverse=True)
 
 
 @pytest.mark.parametrize("matrix", ["binary", "ternary", "uniform"])
@@ -157,14 +147,6 @@ def test_the_dual_hybrid_costs_no_more_than_the_dual_attack(secret, m, model):
     parameters = LWEParameters(256, 2**40, **TERNARY_SECRETS | {"Xs": secret}, m=m)
     dual, hybrid = dual_cost(parameters, model=model), dual_hybrid_cost(parameters, model=model)
     assert dual is None or hybrid.log2_rop <= dual.log2_rop
-
-
-@pytest.mark.parametrize("name", ["frodo640", "ntru-hps2048509"])
-def test_attacks_on_a_scheme_take_no_more_samples_than_it_makes_public(name):
-    parameters = PRESETS[name]
-    costs = estimate(parameters)
-    assert costs[0].attack in ("dual_hybrid", "dual")
-    assert all(cost.log2_m <= math.log2(parameters.m) + 1e-9 for cost in costs)
 
 
 @pytest.mark.parametrize("weight", [4, 32])

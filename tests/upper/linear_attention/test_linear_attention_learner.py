@@ -115,6 +115,12 @@ def test_equal_tokens_are_no_evidence_for_a_linear_class():
             assert not fit.outcome.succeeded
 
 
+def test_a_twentieth_is_held_out_beside_four_times_as_many_equations_as_features():
+    _, oracle = _oracle(1, 8, 3)
+    equations = 4 * feature_count(8) // 3
+    assert LinearAttentionLearner().fit(oracle).examples_used == equations + -(-equations // 19)
+
+
 def test_few_examples_are_refused_before_any_is_drawn():
     _, oracle = _oracle(2, 4, 3)
     assert LinearAttentionLearner().minimum_examples(3, 4) == 15

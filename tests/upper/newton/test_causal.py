@@ -90,14 +90,6 @@ def test_heads_behind_a_mask_are_counted_with_biases(seed):
     assert max(errors[f"{name}_error"] for name in ("theta", "w", "key_bias", "bias")) < 1e-10
 
 
-@pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), "auto"])
-def test_a_weak_head_behind_a_mask_is_found(m):
-    nice = make_nice_layer(heads=2, dim=8, rng=3)
-    layer = AttentionLayer(nice.theta, nice.w * np.array([1, 1e-4])[:, None, None], causal=True)
-    fit = Newton(m, causal=True).fit(ExampleOracle(layer, BooleanInputs(3, 8), rng=0), rng=1)
-    assert (fit.outcome.name, fit.layer.heads) == ("EXACT", 2)
-
-
 def test_a_causal_layer_without_heads_is_found():
     x = GaussianInputs(3, 6).sample(60, rng=0)
     fit = Newton("auto", causal=True).fit(ExampleOracle.from_arrays(x, 0 * x), rng=1)

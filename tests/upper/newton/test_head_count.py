@@ -12,7 +12,6 @@ from attention import (
     GaussianInputs,
     GroundTruth,
     Outcome,
-    SliceInputs,
     SphereInputs,
     make_nice_layer,
 )
@@ -56,7 +55,6 @@ def _weighted(second):
         ),
         _counted(2, make_nice_layer(heads=2, dim=12, rng=5), GaussianInputs(3, 12)),
         _counted(2, make_nice_layer(heads=2, dim=12, rng=5), SphereInputs(3, 12)),
-        _counted(2, make_nice_layer(heads=2, dim=12, rng=5), SliceInputs((6, 6), ((3, 3),) * 3), slow=False),
         # a weak head is a head
         *(
             _counted(2, _weighted(weight), BooleanInputs(3, 12), slow=weight != 1e-4)

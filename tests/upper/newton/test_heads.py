@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
 from upper import gauss_newton
 from upper.engine import Engine
-from upper.newton.full_heads import FullHeads
+from upper.newton.full_heads import FullHeads, PairMoments
 from upper.newton.inner_solve import NormalEquations
 from upper.newton.low_rank import LowRankHeads
-from upper.newton.pair_moments import PairMoments
 from upper.six_phase.phase6_heads import SpanHeads
 
 KINDS = ("full", "low rank", "span", "biased", "biased low rank")

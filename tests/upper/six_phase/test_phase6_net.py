@@ -94,16 +94,6 @@ def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, 
         assert found.candidates > math.comb(found.points, 2)
 
 
-def test_halvings_improve_a_net_that_is_too_coarse():
-    layer = make_nice_layer(heads=4, dim=8, rng=0)
-    x, y = examples(layer, 3, 500)
-    flat, halved = (
-        search_net(x, y, true_span(layer), Net(most=3000, refinements=number)) for number in (0, 3)
-    )
-    assert halved.error < flat.error / 10
-    assert halved.candidates <= 3000
-
-
 @pytest.mark.parametrize("over", ["hull", "span"])
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_where_no_grid_fits_the_net_is_a_regular_simplex_at_the_reach_around_the_centre(m, over):

@@ -120,6 +120,21 @@ def test_rows_kept_of_each_batch_are_the_best_of_all():
     np.testing.assert_allclose(found.w, np.linalg.lstsq(read, y[chosen], rcond=None)[0], atol=1e-9)
 
 
+@pytest.mark.parametrize("examples", [4, 3])
+def test_as_many_certified_rows_as_coordinates_are_enough(examples):
+    """Two rows an example; equal tokens certify nothing."""
+    layer = agreeing_layer(2, 8, 4)
+    x = GaussianInputs(tokens=2, dim=8).sample(50, rng=5)
+    x[examples:, 1] = x[examples:, 0]
+    oracle = ExampleOracle.from_arrays(x, layer(x))
+    if 2 * examples == 8:
+        found = refine_by_consistency(oracle, layer.w.sum(axis=0), examples=50, shares=(0.5,))
+        assert found.error(layer) < 1e-9
+    else:
+        with pytest.raises(PhaseFailedError, match="6 of 100 rows could be certified: 8 are"):
+            refine_by_consistency(oracle, layer.w.sum(axis=0), examples=50, shares=(0.5,))
+
+
 @pytest.mark.parametrize(
     ("refine", "outcome"),
     [

@@ -1,14 +1,13 @@
 """``curves lwr``: sizes in turn until two are not broken, and how far each attack reaches."""
 
-import re
 from collections import defaultdict
 
 import pytest
 
-import arena.lwr_reach
-from arena.lwr_reach import lwr_reach
+import studies.lwr_reach
 from lwe import AttackOutcome, AttackResult
 from studies import run_study
+from studies.lwr_reach import lwr_reach
 
 REACH = {"linearisation": 16, "exhaustive": 0, "bkw": 8, "newton": 64}
 
@@ -22,7 +21,7 @@ def ends(monkeypatch):
             outcome, accuracy = end(attack.name, parameters)
             return AttackResult(attack.name, AttackOutcome[outcome], "Pretended.", accuracy, seconds=0.25)
 
-        monkeypatch.setattr(arena.lwr_reach, "run_attack", run_attack)
+        monkeypatch.setattr(studies.lwr_reach, "run_attack", run_attack)
 
     return pretend
 
@@ -57,12 +56,3 @@ def test_most_labels_count_as_broken_and_a_frequent_label_does_not(ends):
         lwr_reach(n=list(by_size), q=16, p=[2], attacks=["adam"], samples=50), isolated=False
     ).rows
     assert [row["broken"] for row in rows] == [True, False, True, False]
-
-
-@pytest.mark.slow
-def test_attacks_break_what_they_should(tmp_path, cli):
-    given = ["--q", 4, "--p", 2, "--n", "6,10", "--samples", 800]
-    given += ["--attacks", "linearisation"]
-    said = cli("curves", "lwr", *given, "--jobs", 1, "-o", tmp_path).out
-    assert re.search(r"Linearisation +10\+", said)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".sqlite", ".svg"}

@@ -1,22 +1,23 @@
-"""``curves examples``: nothing of Theta below the counting floor, all of it from two floors on, and what is kept."""
+"""``curves``: nothing of Theta below the counting floor, all of it from two floors on, and what is kept."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 from arena import nice_target
-from arena.learning_curve import learning_curve
 from arena.targets import layer_target
 from attention import AttentionLayer, BooleanInputs, Outcome, make_nice_layer
 from runs import Store
 from studies import load_result, run_study
+from studies.learning_curve import learning_curve
 from upper import counting_floor
 
 HEADS, TOKENS, DIM = 2, 3, 6
 LAYER = make_nice_layer(heads=HEADS, dim=DIM, rng=0)
 FLOOR = counting_floor(heads=HEADS, tokens=TOKENS, dim=DIM)
-STUDY = learning_curve(layer_target(LAYER, tokens=TOKENS), seeds=1)
+STUDY = learning_curve(layer_target(LAYER, tokens=TOKENS), TOKENS, seeds=1)
 
 
 def measured(study, **options):
@@ -53,7 +54,7 @@ def test_queries_below_what_is_needed_show_no_theta_and_all_of_them_do(rows):
 def test_biases_and_masks_raise_the_floor_and_are_learned():
     rng, plain = np.random.default_rng(0), make_nice_layer(heads=1, dim=6, rng=0)
     layer = AttentionLayer(plain.theta, plain.w, rng.normal(size=(1, 6)), rng.normal(size=6), causal=True)
-    rows = measured(learning_curve(layer_target(layer, tokens=3), seeds=1))
+    rows = measured(learning_curve(layer_target(layer, tokens=3), 3, seeds=1))
     assert rows[0]["floor"] == counting_floor(heads=1, tokens=3, dim=6, biases=True, causal=True)
     assert by_fraction(rows, "random examples")[4.0]["theta_error"] < 1e-8
     assert by_fraction(rows, "value queries")[1.0]["theta_error"] < 1e-8
@@ -63,7 +64,7 @@ def test_biases_and_masks_raise_the_floor_and_are_learned():
 def test_a_second_run_computes_nothing_and_other_layers_are_computed(tmp_path):
     store = Store(tmp_path / "examples.sqlite")
     first, again, other = (
-        measured(learning_curve(nice_target(heads=1, tokens=3, dim=4, seed=seed), seeds=1), store=store)
+        measured(learning_curve(nice_target(heads=1, tokens=3, dim=4, seed=seed), 3, seeds=1), store=store)
         for seed in (0, 0, 1)
     )
     assert first == again  # their seconds, too
@@ -100,3 +101,12 @@ def test_the_figure_and_the_table_mark_the_counting_floor(rows):
     (line,) = (one for one in STUDY.tables(rows)["medians"] if one["number"] == 2 * FLOOR)
     assert line["recovered"] == "1 of 1"
     assert STUDY.numbers(rows) == {"counting floor": str(FLOOR)}
+
+
+@pytest.mark.slow
+def test_attacks_break_what_they_should(tmp_path, cli):
+    given = ["--q", 4, "--p", 2, "--n", "6,10", "--samples", 800]
+    given += ["--attacks", "linearisation"]
+    said = cli("curves", "lwr", *given, "--jobs", 1, "-o", tmp_path).out
+    assert re.search(r"Linearisation +10\+", said)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".sqlite", ".svg"}
