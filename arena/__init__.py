@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from arena.target_files import load_target, save_target
     from arena.targets import (
         Target,
+        block_target,
         checkpoint_target,
         family_target,
         layer_target,
@@ -39,6 +40,7 @@ __all__ = [
     "Results",
     "Target",
     "attack",
+    "block_target",
     "checkpoint_target",
     "compare",
     "family_target",

@@ -64,7 +64,7 @@ def may_use_torch(learner: Learner) -> bool:
 def target_stream(target: "Target") -> int:
     """A number below 2^64 that selects a target's random streams, from its numbers, inputs and known component."""
     known = None if target.instance is None else target.instance.known
-    parts = {"layer": target.layer, "inputs": inputs_to_json(target.inputs), "known": known}
+    parts = {"layer": target.answers, "inputs": inputs_to_json(target.inputs), "known": known}
     content = {name: identity(value) for name, value in parts.items()}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return int.from_bytes(hashlib.sha256(text.encode("ascii")).digest()[:8], "big")

@@ -12,6 +12,7 @@ from arena.formats import as_plain
 from arena.records import TargetRecord
 from arena.target_files import load_target
 from arena.targets import FROM_CHECKPOINT, Target, describe_import
+from attention import Block
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
@@ -75,6 +76,8 @@ class Inspection:
             how = describe_import(self.target.made["parameters"])  # the notes follow one by one
             ranks = ", ".join(f"{name} {_span(self.ranks[name.lower()])}" for name in ("Theta", "W"))
             lines = [f"  ranks: {ranks}", *(f"  - {note}" for note in self.notes)]
+        if self.target.block is not None:
+            lines = [f"  a block: the conditions are of its attention; then {self.target.block.network}"]
         parts: list[Any] = ["\n".join([record.title, f"  {how}", shape, *lines])]
         if record.certificate is not None:
             parts += [record.certificate, self.reductions, record.known]
@@ -142,7 +145,8 @@ def inspect(
     if not isinstance(target, Target) and tokens is None and (stored := load_layer(target)).inputs is None:
         if verify:
             raise ValueError(_NO_INSTANCE)
-        return Inspection(None, check_conditions(stored.layer, thresholds=thresholds), file=file)
+        layer = stored.layer.layer if isinstance(stored.layer, Block) else stored.layer
+        return Inspection(None, check_conditions(layer, thresholds=thresholds), file=file)
     opened = target if isinstance(target, Target) else load_target(target, tokens=tokens)
     conditions, verification = opened.conditions, None
     if thresholds:

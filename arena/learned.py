@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arena.formats import as_plain
+from arena.formats import as_plain, plural
 from arena.records import LearnerRecord
 from arena.targets import Target
-from attention import AttentionLayer, Fit, Outcome, save_layer
+from attention import AttentionLayer, Block, Fit, Outcome, save_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
 from upper.newton.certificate import LayerCertificate
@@ -24,6 +24,7 @@ _OF_A_TARGET = {
     "w_error": "worst head's error in W",
     "key_bias_error": "worst head's error in c",
     "bias_error": "error in b",
+    "network_error": "worst neuron's error",
 }
 _MAIN_ERRORS = ("unknown_part_error", "held_out_error", "error")
 _OF_THE_FIT = ("error_rate_bound", "alone", "examples_used", "examples_needed", "seconds", "engine")
@@ -57,8 +58,8 @@ class Learned:
     uncertified: str = ""  #: why there is no certificate
 
     @property
-    def layer(self) -> AttentionLayer | None:
-        """The fitted layer; None if the learner fits something else."""
+    def layer(self) -> AttentionLayer | Block | None:
+        """The fitted layer or block; None if the learner fits something else."""
         return self.fit.layer
 
     @property
@@ -106,6 +107,8 @@ class Learned:
         if self.target is None and layer is not None and fit.outcome.succeeded:
             mask = "causal" if layer.causal else "without mask"
             rows["the layer"] = f"{mask}, {'with' if layer.biased else 'without'} biases"
+        if isinstance(layer, Block):
+            rows["the block"] = f"{plural(layer.heads, 'head')}, then {layer.network}"
         if (number := self.data.get("examples_for_newton")) is not None:
             least = self.data["counting_floor"]
             rows["random examples instead"] = f"{number} for Newton, {least} at least for any learner"

@@ -144,11 +144,19 @@ def _lattice(target: Target, budgets: Budgets) -> Learner:
 
 
 def _attack(target: Target, attack: lwe.Attack, *, examples: int | None = None) -> Learner:
-    if target.instance is None or not isinstance(target.instance.family, lwe.LWRFamily):
+    if target.instance is None or target.block or not isinstance(target.instance.family, lwe.LWRFamily):
         raise DoesNotApplyError(
             "This is an attack on learning with rounding only; lattices also attack periodic waves."
         )
     return lwe.AttackLearner(attack, target.instance.family.parameters, examples)
+
+
+def _block(target: Target, budgets: Budgets) -> Learner:
+    if target.inputs.tokens == 1 or target.layer.dim < 4:
+        raise DoesNotApplyError(
+            "The learner of blocks asks two tokens or more, of four coordinates at least."
+        )
+    return upper.BlockByQueries()
 
 
 _ENTRIES = (
@@ -197,7 +205,7 @@ _ENTRIES = (
         "known-part",
         "Known component",
         "By definition at 1.0: it predicts what is known in advance and nothing else.",
-        lambda target, budgets: upper.KnownPart(None if target.instance is None else target.instance.known),
+        lambda target, budgets: upper.KnownPart(target.known),
         proper=False,
     ),
     LearnerEntry(
@@ -294,6 +302,15 @@ _ENTRIES = (
         "on the examples. On softmax attention that is no claim to learn it.",
         _linear_attention,
         proper=False,
+        by_default=False,
+    ),
+    LearnerEntry(
+        "block",
+        "Block by queries",
+        "Derived here: value queries determine a block, attention and a network of ReLU or GELU, if its neurons can be "
+        "told apart. Measured: found on all nice blocks. A layer is a block without network.",
+        _block,
+        costs=(1.0, 5.0),
         by_default=False,
     ),
 )

@@ -139,7 +139,7 @@ class GivenExamples:
         More examples determine no less.
         """
         layer, fits = fit.layer, fit.outcome.succeeded or fit.outcome is Outcome.UNCONFIRMED
-        if layer is None:
+        if not isinstance(layer, AttentionLayer):
             return None, "the learner fits no layer"
         if not layer.heads or not fits:
             return None, "the fit did not succeed"
@@ -187,8 +187,8 @@ class AskedFunction:
             x = for_check.standard_normal((_FRESH, tokens, dim))
             error = relative_error(fit.predict(x), oracle.ask(x))
         counts: dict[str, Any] = {"counting_floor": None, "examples_for_newton": None}
-        if (layer := fit.layer) is not None and fit.outcome.succeeded:
-            known = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
+        if isinstance(layer := fit.layer, AttentionLayer) and fit.outcome.succeeded:
+            known: dict[str, Any] = {"heads": layer.heads, "biases": layer.biased, "causal": layer.causal}
             newton = Newton(**known).default_examples(layer.heads, tokens, dim)
             floor = counting_floor(tokens=tokens, dim=dim, **known)
             counts = {"counting_floor": floor, "examples_for_newton": newton}

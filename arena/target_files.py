@@ -15,10 +15,15 @@ from lower import load_instance, save_instance
 @checked
 def save_target(path: str | Path, target: Target) -> None:
     """Write a target as data (never as a seed); `load_target` restores it bit for bit."""
+    if target.instance is not None and target.block is not None:
+        raise ValueError(
+            f"{target.name} is a hard instance in a block, which has no file: write the target without its network, "
+            "and put it into a block by block_target."
+        )
     if target.instance is not None:
         save_instance(path, target.instance, made=target.made)
     else:
-        save_layer(path, target.layer, inputs=target.inputs, made=target.made)
+        save_layer(path, target.answers, inputs=target.inputs, made=target.made)
 
 
 @checked

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from arena.formats import plural, sentence
 from arena.records import TargetRecord
 from attention import (
     AttentionLayer,
+    Block,
     BooleanInputs,
     ExampleOracle,
     Fit,
@@ -23,9 +24,12 @@ from attention import (
     SphereInputs,
     ValueOracle,
     make_nice_layer,
+    make_nice_network,
 )
 from attention._arrays import shown, to_numpy
 from attention.conditions import ConditionReport, check_conditions
+from attention.evaluation import Predictor
+from attention.feed_forward import Activation
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access
@@ -44,35 +48,57 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A layer to learn, and what is known about it."""
+    """A layer to learn, or a block, and what is known about it."""
 
     name: str  #: unique
-    layer: AttentionLayer
+    layer: AttentionLayer  #: of a block its attention
     inputs: Inputs  #: the distribution of the tokens
     instance: HardInstance | None = None  #: with its secret and its known component; None for other layers
     made: Mapping[str, Any] = field(default_factory=dict)  #: how it was made, as stored in files
     title: str = ""  #: in tables; if empty, made of the family, or of the numbers of heads and tokens
     from_file: bool = False  #: whether `made` is what a file says, which nothing checks
+    block: Block | None = (
+        None  #: the block of which the layer is the attention, if it is not the layer that answers
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", printable(self.name))
         if self.title:
             return
-        title = f"{'Nice' if self.kind == 'nice' else 'Layer'}, {plural(self.layer.heads, 'head')}"
+        nice = self.made.get("generator") == "nice"
+        title = f"{'Nice' if nice else 'Layer'}, {plural(self.layer.heads, 'head')}"
         tokens = {"boolean": "", "gaussian": ", Gaussian"}
         name = inputs_to_json(self.inputs)["name"]
         title += f", {plural(self.inputs.tokens, 'token')}{tokens.get(name, f', {name}')}"
-        object.__setattr__(self, "title", title if self.instance is None else self.instance.family.title)
+        title = title if self.instance is None else self.instance.family.title
+        if self.block is not None:
+            title += f", {plural(self.block.network.width, 'neuron')} {self.block.network.activation}"
+        object.__setattr__(self, "title", title)
 
     @property
     def kind(self) -> str:
-        """The kind of a hard family; of other layers "nice", or "file" for the caller's own."""
+        """The kind of a hard family, or "block"; of other layers "nice", or "file" for the caller's own."""
+        if self.block is not None:
+            return "block"
         if self.instance is not None:
             return self.instance.family.kind
         return "nice" if self.made.get("generator") == "nice" else "file"
 
     def __repr__(self) -> str:
         return f"<Target {self.name}: {self.title}, k = {self.inputs.tokens}, d = {self.layer.dim}>"
+
+    @property
+    def answers(self) -> AttentionLayer | Block:
+        """What labels examples and answers queries: the block if there is one, else the layer."""
+        return self.layer if self.block is None else self.block
+
+    @property
+    def known(self) -> Predictor | None:
+        """The known component; in a block, what the network makes of it. None for zero."""
+        if self.instance is None or self.instance.known.is_zero:
+            return None
+        known = self.instance.known
+        return known if self.block is None else partial(_behind, self.block, known)
 
     @property
     def content(self) -> str:
@@ -100,7 +126,10 @@ class Target:
             about |= {"known": known, "conditions": tuple(self.conditions.rows())}
         else:
             certificate = instance.certificate.with_facts(instance.family.estimates())
-            about |= {"known": instance.known.describe(), "certificate": certificate}
+            known = instance.known.describe()
+            if self.block is not None:
+                known = f"In the attention, of which the certificate is: {known} The network is known, too."
+            about |= {"known": known, "certificate": certificate}
         return TargetRecord(self.name, self.title, self.kind, how=how, **about)
 
     def oracle(
@@ -113,8 +142,8 @@ class Target:
         have errors of their own.
         """
         if access == "value queries":
-            return ValueOracle(self.layer, tokens=self.inputs.tokens, noise=noise, rng=rng)
-        if self.instance is not None:
+            return ValueOracle(self.answers, tokens=self.inputs.tokens, noise=noise, rng=rng)
+        if self.instance is not None and self.block is None:
             family = self.instance.family
             if not noise:
                 return family.examples(self.instance, rng=rng)
@@ -122,12 +151,11 @@ class Target:
                 raise ValueError(
                     f"The noise is {noise}, and the labels of {self.name} have errors of their own: leave it out."
                 )
-        return ExampleOracle(self.layer, self.inputs, noise=noise, rng=rng)
+        return ExampleOracle(self.answers, self.inputs, noise=noise, rng=rng)
 
     def ground_truth(self, n: int = 2000, *, rng: Rng = None) -> GroundTruth:
         """The data for measuring fits: `n` fresh inputs and the known component."""
-        known = None if self.instance is None or self.instance.known.is_zero else self.instance.known
-        return GroundTruth.draw(self.layer, self.inputs, n, known=known, rng=rng)
+        return GroundTruth.draw(self.answers, self.inputs, n, known=self.known, rng=rng)
 
     def measured(self, learner: Learner, *, seed: int) -> tuple[Fit, dict[str, float | None]]:
         """A learner's fit, its error on what is not known in advance, and that of the worst head's Theta."""
@@ -140,19 +168,19 @@ class Target:
 
 @checked
 def layer_target(
-    layer: AttentionLayer,
+    layer: AttentionLayer | Block,
     *,
     tokens: PositiveInt,
     inputs: str | Inputs = "boolean",
     name: str = "layer",
     made: Mapping[str, Any] | None = None,
 ) -> Target:
-    """The caller's own layer as a target.
+    """The caller's own layer or block as a target.
 
     Parameters
     ----------
-    layer : AttentionLayer
-        The layer, in any array library; the target stores it as NumPy arrays in float64.
+    layer : AttentionLayer or Block
+        The layer or block, in any array library; the target stores it as NumPy arrays in float64.
     tokens : int
         The number k of tokens.
     inputs : str or Inputs
@@ -174,7 +202,51 @@ def layer_target(
             f"{layer.dim} are needed."
         )
     layer = layer.map(lambda array: to_numpy(array).astype(np.float64))
-    return Target(name, layer, distribution, made={"generator": FROM_ARRAYS} if made is None else dict(made))
+    made = {"generator": FROM_ARRAYS} if made is None else dict(made)
+    if isinstance(layer, Block):
+        return Target(name, layer.layer, distribution, made=made, block=layer)
+    return Target(name, layer, distribution, made=made)
+
+
+@checked
+def block_target(
+    target: Target, *, width: PositiveInt, activation: Activation = "gelu", seed: NonNegativeInt = 0
+) -> Target:
+    """The layer of a target in a block: with a nice network behind it, and both residuals.
+
+    Parameters
+    ----------
+    target : Target
+        A nice target, one of a hard family, or the caller's own layer.
+    width : int
+        Number h of neurons.
+    activation : {"relu", "gelu", "tanh"}
+        Of the neurons.
+    seed : int
+        Seed of the network.
+
+    Raises
+    ------
+    ValueError
+        If the target is a block, or its labels have errors of their own.
+
+    Examples
+    --------
+    >>> block_target(parity_target(dim=16, heads=2), width=32).title
+    'Parity of 3 bits, 2 heads, 32 neurons gelu'
+    """
+    if target.block is not None or (target.instance is not None and target.instance.family.noisy):
+        raise ValueError(f"{target.name} is a block or has noisy labels: a layer without noise is needed.")
+    rng = np.random.default_rng([seed, 1])  # apart from the layer of this seed
+    network = make_nice_network(dim=target.layer.dim, width=width, activation=activation, rng=rng)
+    parameters = {**target.made.get("parameters", {}), "width": width, "activation": activation}
+    return replace(
+        target,
+        name=f"{target.name}-block-{width}",
+        made={**target.made, "parameters": parameters},
+        title="",
+        block=Block(target.layer, network),
+    )
 
 
 @checked
@@ -185,10 +257,12 @@ def nice_target(
     dim: PositiveInt = 32,
     sigma: PositiveFloat = 2.0,
     inputs: InputsName = "boolean",
+    width: PositiveInt | None = None,
+    activation: Activation = "gelu",
     seed: NonNegativeInt = 0,
     name: str = "",
 ) -> Target:
-    """A nice random layer, as drawn by `attention.make_nice_layer`.
+    """A nice random layer, as drawn by `attention.make_nice_layer`, or a block around it.
 
     Parameters
     ----------
@@ -202,6 +276,10 @@ def nice_target(
         Standard deviation of a logit on Boolean tokens.
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
+    width : int, optional
+        Number of neurons of a network behind the layer, as of `block_target`; by default there is none.
+    activation : {"relu", "gelu", "tanh"}
+        Of these neurons.
     seed : int
         Seed of every random choice.
     name : str
@@ -213,12 +291,16 @@ def nice_target(
         If a parameter is out of range or `inputs` names no distribution.
     """
     parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
-    return Target(
+    target = Target(
         name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
         make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed),
         inputs_named(inputs, tokens, dim),
         made={"generator": "nice", "parameters": parameters, "seed": seed, **_VERSIONS},
     )
+    if width is None:
+        return target
+    block = block_target(target, width=width, activation=activation, seed=seed)
+    return replace(block, name=name or block.name)
 
 
 @checked
@@ -399,3 +481,8 @@ def describe_import(parameters: Mapping[str, Any]) -> str:
         f"{value['head_dim']}, biases {value['biases']}{'' if value['coordinates'] is None else first}; "
         "stored and used as data."
     )
+
+
+def _behind(block: Block, attended: Predictor, x: Any) -> Any:
+    """The block with other outputs of its attention."""
+    return block.network(x + attended(x) if block.residual else attended(x))

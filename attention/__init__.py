@@ -9,11 +9,9 @@ if TYPE_CHECKING:
     from attention.block import (
         Block,
         block_errors,
-        load_block,
         make_nice_block,
         make_nice_network,
         network_errors,
-        save_block,
     )
     from attention.checkpoints import read_checkpoint_layer
     from attention.conditions import check_conditions
@@ -80,7 +78,6 @@ __all__ = [
     "check_conditions",
     "convert_torch_module",
     "draw_examples",
-    "load_block",
     "load_layer",
     "make_affinely_dependent_layer",
     "make_block_diagonal_layer",
@@ -94,7 +91,6 @@ __all__ = [
     "parameter_errors",
     "read_checkpoint_layer",
     "relative_error",
-    "save_block",
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",

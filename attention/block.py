@@ -1,18 +1,17 @@
-"""Transformer blocks without norms: an attention layer, then a two-layer network, each with a residual or without."""
+"""Transformer blocks: an attention layer, then a two-layer network, each with a residual or without, or behind norms."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention._arrays import to_numpy
+from attention.conversion import convert_torch_module, require_same
 from attention.errors import ParameterErrors, parameter_errors
 from attention.feed_forward import Activation, FeedForward
-from attention.files import FilePath, read_tensors, write_tensors
-from attention.foreign import guarded, wrong
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
@@ -23,7 +22,7 @@ from attention.validation import PositiveInt, checked, random_generator
 @dataclass(frozen=True, eq=False)
 @checked
 class Block:
-    """A transformer block without norms, X -> N(Z) row by row, with Z = X + F(X).
+    """A transformer block, X -> N(Z) row by row with Z = X + F(X), or pre-norm: Z + N(n2(Z)) with Z = X + F(n1(X)).
 
     Parameters
     ----------
@@ -33,11 +32,14 @@ class Block:
         The network N, on every row.
     residual : bool
         Whether X is added to F(X).
+    norms : pair of Norm, optional
+        The norms n1 and n2 of a pre-norm block, as in GPT-2; its residuals go around the norms.
 
     Notes
     -----
+    A ValueError if dimensions differ, or a block with norms lacks a residual.
     Where both residuals are there, a shift of the layer's bias by e is undone by b1 - e W1 and b2 - e: all such blocks
-    are one function. The costs are those of the layer and of the network.
+    are one function. The symmetries of norms are those of `centred`. The costs are those of the layer and of the network.
 
     Examples
     --------
@@ -57,6 +59,48 @@ class Block:
             raise ValueError(
                 f"The layer has {self.layer.dim} coordinates and the network {self.network.dim}: the same are needed."
             )
+        if self.norms is None:
+            return
+        if any(norm.dim != self.layer.dim for norm in self.norms):
+            dims = " and ".join(str(norm.dim) for norm in self.norms)
+            raise ValueError(f"The norms have {dims} coordinates and the layer {self.layer.dim}: the same are needed.")
+        if not (self.residual and self.network.residual):
+            raise ValueError("A block with norms has both residuals: set residual=True of the block and its network.")
+
+    @classmethod
+    def from_torch(cls, module: Any) -> "Block":
+        """The block of a ``torch.nn.TransformerEncoderLayer``: pre-norm, or with ``torch.nn.Identity()`` for its norms.
+
+        The parameters become float64, and dropout is left out. A ValueError if the module has norms and not
+        `norm_first`, is of another class, or computes something else on random tokens.
+        """
+        torch = sys.modules.get("torch")  # a caller with such a module has imported torch
+        if torch is None or type(module) is not torch.nn.TransformerEncoderLayer:
+            raise ValueError(f"module is a {type(module).__qualname__}: a TransformerEncoderLayer is needed.")
+        norms = None
+        if any(type(norm) is not torch.nn.Identity for norm in (module.norm1, module.norm2)):
+            if not module.norm_first:
+                raise ValueError(
+                    "The module has its norms behind the sums, and a block has none there: give norm_first=True, or make "
+                    "norm1 and norm2 torch.nn.Identity()."
+                )
+            norms = Norm.from_torch(module.norm1), Norm.from_torch(module.norm2)
+        attended = module.self_attn
+        parts = [module.linear1, module.activation, module.linear2]
+        network = FeedForward.from_torch(parts, residual=True)
+        block = cls(convert_torch_module(attended).layer, network, norms=norms)
+
+        def answer(copy: Any, x: Any) -> Any:
+            order = (0, 1, 2) if attended.batch_first else (1, 0, 2)
+            for part in copy.modules():  # the fast path of evaluation mode needs norms
+                part.training = True
+                if isinstance(part, torch.nn.Dropout):
+                    part.p = 0.0
+            copy.self_attn.dropout = 0.0
+            return copy(x.permute(order)).permute(order)
+
+        require_same(module, block, answer)
+        return block
 
     @property
     def dim(self) -> int:
@@ -68,18 +112,30 @@ class Block:
         """The number m of heads."""
         return self.layer.heads
 
+    @property
+    def biased(self) -> bool:
+        """Whether the attention has biases."""
+        return self.layer.biased
+
+    @property
+    def causal(self) -> bool:
+        """Whether the attention has a causal mask."""
+        return self.layer.causal
+
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The outputs on the token matrices `x`, in the array type of `x`."""
         if self.norms is not None:
-            z = x + self.layer(self.norms[0](x))
-            return z + replace(self.network, residual=False)(self.norms[1](z))
+            first, second = self.norms
+            z = x + self.layer(first(x))
+            return z + replace(self.network, residual=False)(second(z))
         attended = self.layer(x)
         return self.network(x + attended if self.residual else attended)
 
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "Block":
         """The same block with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        return replace(self, layer=self.layer.map(convert), network=self.network.map(convert))
+        norms = None if self.norms is None else (self.norms[0].map(convert), self.norms[1].map(convert))
+        return Block(self.layer.map(convert), self.network.map(convert), self.residual, norms)
 
     def centred(self) -> "Block":
         """The same function in a normal form: with no bias b of the layer where both residuals are there.
@@ -112,6 +168,7 @@ class Block:
         )
         plain = (Norm.plain(d, norm.eps, centred=norm.centred) for norm in (first, second))
         return replace(self, layer=layer, network=network, norms=tuple(plain))
+
 
 @checked
 def make_nice_network(
@@ -238,37 +295,3 @@ def block_errors(fitted: Block, truth: Block) -> BlockErrors:
     return BlockErrors(
         parameter_errors(fitted.layer, truth.layer), network_errors(fitted.network, truth.network)
     )
-
-
-@checked
-def save_block(path: FilePath, block: Block) -> None:
-    """Write a block: the tensors of its layer, those of its network, and what it is."""
-    tensors = {**block.layer.parameters, **block.network.parameters}
-    about = {
-        "activation": block.network.activation,
-        "residuals": [block.residual, block.network.residual],
-        "causal": block.layer.causal,
-    }
-    write_tensors(path, "block", {name: to_numpy(array) for name, array in tensors.items()}, about)
-
-
-@checked
-def load_block(path: FilePath) -> Block:
-    """Read a file of `save_block`; a FileFormatError says what is wrong with another."""
-    path = Path(path)
-    stored = read_tensors(path, kind="block")
-    about, tensors = stored.metadata, stored.tensors
-    residuals = about.get("residuals")
-    if not isinstance(residuals, list) or len(residuals) != 2:
-        raise wrong(path, "residuals of the layer and of the network are needed")
-
-    def made() -> Block:
-        layer = AttentionLayer(
-            **{name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}, causal=about["causal"]
-        )
-        parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
-        network = FeedForward(**parts, activation=about["activation"], residual=residuals[1])
-        return Block(layer, network, residual=residuals[0])
-
-    block: Block = guarded(path, "its tensors make no block", made)
-    return block

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -182,7 +183,13 @@ def convert_torch_module(
     inward_biases: list[Any] = [None] * 3 if inward_bias is None else [*np.split(inward_bias, 3)]
     given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *inward_biases, outward_bias]
     projections = Projections(*given)
-    _require_same(module, convert_projections(projections, heads=module.num_heads).layer)
+    order = (0, 1, 2) if module.batch_first else (1, 0, 2)
+
+    def answer(copy: Any, x: Any) -> Any:
+        tokens = x.permute(order)
+        return copy(tokens, tokens, tokens, need_weights=False)[0].permute(order)
+
+    require_same(module, convert_projections(projections, heads=module.num_heads).layer, answer)
     converted = convert_projections(
         projections, heads=module.num_heads, biases=biases, coordinates=coordinates, causal=causal
     )
@@ -191,20 +198,22 @@ def convert_torch_module(
     return replace(converted, source=f"a torch.nn.{type(module).__name__}", notes=notes)
 
 
-def _require_same(module: Any, layer: AttentionLayer) -> None:
-    """Refuse a module that computes something else from its parameters than the layer of them."""
+def require_same(module: Any, target: Any, answer: Callable[[Any, Any], Any]) -> None:
+    """Refuse a module that computes something else from its parameters than their layer, network or block.
+
+    `answer` asks a copy of the module in float64, without dropout, for its outputs on tokens (n, k, d).
+    """
     import torch
 
-    x = np.random.default_rng(0).normal(size=(2, 3, layer.dim))
-    tokens = torch.from_numpy(x if module.batch_first else x.swapaxes(0, 1).copy())
+    x = np.random.default_rng(0).normal(size=(2, 3, target.dim))
     try:
-        alone = deepcopy(module).cpu().double().eval()
+        copy = deepcopy(module).cpu().double().eval()
         with torch.no_grad():
-            output = alone(tokens, tokens, tokens, need_weights=False)[0].numpy()
+            output = answer(copy, torch.from_numpy(x)).numpy()
     except Exception as error:  # what a changed module raises is not known
         raise ValueError(f"The module fails on random tokens: {' '.join(str(error).split()):.200}.") from None
-    wanted = layer(x)
-    distance = np.linalg.norm((output if module.batch_first else output.swapaxes(0, 1)) - wanted)
+    wanted = target(x)
+    distance = np.linalg.norm(output - wanted)
     if not distance <= _SAME * np.linalg.norm(wanted):
         raise ValueError(
             f"On random tokens, the module's outputs differ from those of the layer of its parameters by "

@@ -1,13 +1,15 @@
 """Two-layer networks on tokens, x -> x + act(x W1 + b1) W2 + b2: the other half of a transformer block."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import as_floating, namespace
+from attention.conversion import require_same
 from attention.layer import own_arrays, require_no_overflow, writeable
 from attention.validation import checked
 
@@ -58,6 +60,52 @@ class FeedForward:
     def __post_init__(self) -> None:
         for name, array in own_arrays(self.parameters).items():
             object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_torch(cls, modules: Any, *, residual: bool) -> "FeedForward":
+        """The network of three torch modules: two ``torch.nn.Linear``, and an activation in between.
+
+        Parameters
+        ----------
+        modules : torch.nn.Sequential, or another sequence
+            For example ``Sequential(Linear(d, h), GELU(), Linear(h, d))``. The activation is any function that is ReLU,
+            exact GELU or tanh.
+        residual : bool
+            Whether the token is added to the output; the modules do not say it.
+
+        Notes
+        -----
+        The parameters become float64. A ValueError if the modules compute something else on random tokens.
+        """
+        torch = sys.modules.get("torch")  # a caller with such modules has imported torch
+        parts = list(modules)
+        if torch is None or len(parts) != 3 or any(type(part) is not torch.nn.Linear for part in parts[::2]):
+            raise ValueError(
+                "modules are no network: a Linear, an activation and a Linear of torch.nn are needed."
+            )
+        first, act, second = parts
+        t = torch.linspace(-4, 4, 33, dtype=torch.float64)
+        values = act(t).detach().numpy()
+        names = [
+            name
+            for name in get_args(Activation)
+            if np.allclose(values, activation(name, t.numpy()), atol=1e-7)
+        ]
+        if not names:
+            raise ValueError("The activation is none of ReLU, GELU by the error function, and tanh.")
+
+        def arrays(part: Any) -> tuple[np.ndarray, np.ndarray]:
+            weight = part.weight.detach().cpu().double()
+            bias = weight.new_zeros(len(weight)) if part.bias is None else part.bias.detach().cpu().double()
+            return weight.numpy().T, bias.numpy()
+
+        network = cls(*arrays(first), *arrays(second), names[0], residual)
+        require_same(
+            torch.nn.ModuleList([first, second]),
+            network,
+            lambda copy, x: copy[1](act(copy[0](x))) + (x if residual else 0),
+        )
+        return network
 
     @property
     def dim(self) -> int:

@@ -17,6 +17,8 @@ import numpy as np
 import safetensors.numpy
 
 from attention._arrays import shown, to_numpy
+from attention.block import Block
+from attention.feed_forward import FeedForward
 from attention.foreign import (
     JSON_LIMIT,
     escaped,
@@ -30,6 +32,7 @@ from attention.foreign import (
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
+from attention.norm import Norm
 from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
 from attention.validation import checked, require_array
 
@@ -64,13 +67,15 @@ class StoredTensors:
 class StoredLayer:
     """A layer from a file, with the file's description of it."""
 
-    layer: AttentionLayer  #: the layer
+    layer: AttentionLayer | Block  #: the layer, or a block
     #: the distribution of its token matrices; None if the file names none
     inputs: Inputs | None
     #: how it was made: generator, parameters, seed, version; empty if the file does not say. Characters that could move
     #: a terminal's cursor are escaped
     made: dict[str, Any]
-    kind: str | None  #: the kind of the file: "layer", "instance" or a word of the caller; None if foreign
+    kind: (
+        str | None
+    )  #: the kind of the file: "layer", "block", "instance" or a word of the caller; None if foreign
 
 
 @checked
@@ -129,33 +134,50 @@ def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
 @checked
 def save_layer(
     path: FilePath,
-    layer: AttentionLayer,
+    layer: AttentionLayer | Block,
     *,
     inputs: Inputs | None = None,
     made: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a layer: its parameters, and a record of how they were made.
+    """Write a layer or a block: its parameters, and a record of how they were made.
 
     Parameters
     ----------
     path : path
         The file to write.
-    layer : AttentionLayer
-        The layer, of any array library.
+    layer : AttentionLayer or Block
+        The layer or block, of any array library.
     inputs : Inputs, optional
         The distribution of its token matrices.
     made : mapping, optional
         How it was made: generator, parameters, seed, version, as JSON values.
     """
-    tensors = {name: to_numpy(array) for name, array in layer.parameters.items()}
     described = None if inputs is None else inputs_to_json(inputs)
-    about = {"inputs": described, "made": dict(made or {})}
-    write_tensors(path, "layer", tensors, about | ({"causal": True} if layer.causal else {}))
+    about: dict[str, Any] = {"inputs": described, "made": dict(made or {})}
+    if layer.causal:
+        about["causal"] = True
+    if isinstance(layer, Block):
+        network, kind, parameters = (
+            layer.network,
+            "block",
+            {**layer.layer.parameters, **layer.network.parameters},
+        )
+        about |= {"activation": network.activation, "residuals": [layer.residual, network.residual]}
+        if layer.norms is not None:
+            about["norms"] = [{"eps": norm.eps, "centred": norm.centred} for norm in layer.norms]
+            for name, norm in zip(("norm1", "norm2"), layer.norms, strict=True):
+                parameters |= {f"{name}_gain": norm.gain, f"{name}_offset": norm.offset}
+    else:
+        kind, parameters = "layer", layer.parameters
+    write_tensors(path, kind, {name: to_numpy(array) for name, array in parameters.items()}, about)
 
 
 @checked
 def load_layer(path: FilePath) -> StoredLayer:
-    """Read the layer of any safetensors file that holds theta, w and perhaps biases: ours or a foreign one."""
+    """Read the layer of any safetensors file that holds theta, w and perhaps biases: ours or a foreign one.
+
+    Of a file of a block it is the `Block`.
+    """
     path = Path(path)
     tensors, about = _read(path)
     about = about or {}
@@ -170,6 +192,8 @@ def load_layer(path: FilePath) -> StoredLayer:
     if not isinstance(causal, bool):
         raise wrong(path, f"causal is {causal!r:.40} where true or false is needed")
     layer = guarded(path, "its tensors make no layer", lambda: AttentionLayer(**parameters, causal=causal))
+    if about.get("kind") == "block":
+        layer = guarded(path, "its tensors make no block", lambda: _block(layer, tensors, about))
     described, made, inputs = about.get("inputs"), about.get("made") or {}, None
     if not isinstance(made, dict):
         raise wrong(path, "the file says how it was made, but not as a JSON object")
@@ -178,6 +202,17 @@ def load_layer(path: FilePath) -> StoredLayer:
         if inputs.dim != layer.dim:
             raise wrong(path, f"the inputs have {inputs.dim} coordinates and the layer {layer.dim}")
     return StoredLayer(layer=layer, inputs=inputs, made=escaped(made), kind=about.get("kind"))
+
+
+def _block(layer: AttentionLayer, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> Block:
+    residual, of_network = about["residuals"]
+    parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
+    network = FeedForward(**parts, activation=about["activation"], residual=of_network)
+    norms = tuple(
+        Norm(tensors[f"norm{i}_gain"], tensors[f"norm{i}_offset"], **of_norm)
+        for i, of_norm in enumerate(about.get("norms", ()), start=1)
+    )
+    return Block(layer, network, residual, norms or None)
 
 
 @checked

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from attention.block import Block, network_errors
 from attention.errors import parameter_errors, relative_error, unknown_part_error
 from attention.evaluation import CONFIDENCE, Predictor, percent
+from attention.feed_forward import FeedForward
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
 from attention.outcome import Outcome
@@ -33,7 +35,7 @@ class Step:
     engine: str = ""
     #: the layer at this step, if there is one. Only `progress` gets it; a trace does not keep it, since
     #: the layers of all steps take much memory
-    layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
+    layer: AttentionLayer | Block | None = field(default=None, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -57,7 +59,7 @@ class Fit:
     """What a learner returns; its text is the sentence of the outcome and a line of counts."""
 
     predict: Predictor  #: maps token matrices (n, k, d) to predicted labels (n, k, d)
-    layer: AttentionLayer | None  #: the fitted layer; None for improper learners
+    layer: AttentionLayer | Block | None  #: the fitted layer or block; None for improper learners
     outcome: Outcome  #: how it ended, as a sentence
     examples_used: int  #: examples drawn from the oracle
     seconds: float  #: wall-clock seconds, without measuring against ground truth
@@ -121,7 +123,7 @@ class GroundTruth:
 
     Parameters
     ----------
-    layer : AttentionLayer
+    layer : AttentionLayer, Block or FeedForward
         The target.
     x : array (n, k, d)
         Fresh inputs, drawn independently of every oracle.
@@ -129,7 +131,7 @@ class GroundTruth:
         The part of the target known in advance; zero for nice layers.
     """
 
-    layer: AttentionLayer
+    layer: AttentionLayer | Block | FeedForward
     x: Shaped[Any, "n k d"]
     known: Predictor | None = None
 
@@ -143,7 +145,7 @@ class GroundTruth:
     @checked
     def draw(
         cls,
-        layer: AttentionLayer,
+        layer: AttentionLayer | Block | FeedForward,
         inputs: Inputs,
         n: PositiveInt = 2000,
         *,
@@ -152,6 +154,13 @@ class GroundTruth:
     ) -> "GroundTruth":
         """Ground truth on `n` fresh inputs."""
         return cls(layer=layer, x=inputs.sample(n, rng=rng), known=known)
+
+    @cached_property
+    def attention(self) -> AttentionLayer:
+        """The target, or of a block its attention, centred."""
+        if isinstance(self.layer, FeedForward):
+            raise ValueError(f"{self.layer!r} has no attention: a layer or a block is needed.")
+        return _attention(self.layer)
 
     @cached_property
     def y(self) -> Float[np.ndarray, "n k d"]:
@@ -165,13 +174,13 @@ class GroundTruth:
 
     @checked
     def measure(
-        self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
+        self, *, predict: Predictor | None = None, layer: AttentionLayer | Block | None = None
     ) -> dict[str, float]:
         """Errors of a predictor or a layer: relative and on the unknown part; for a layer, also of its parameters.
 
         ``theta_error`` and ``w_error`` are errors of the worst head, with heads matched by the Hungarian algorithm.
         They are given only if both layers have the same shape; ``key_bias_error`` and ``bias_error`` only if one of
-        them has biases.
+        them has biases. Of blocks they are those of the attention, and ``network_error`` is that of the worst neuron.
         """
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
@@ -179,9 +188,26 @@ class GroundTruth:
             predicted = np.asarray(predict(self.x), dtype=np.float64)
             measures["relative_error"] = relative_error(predicted, self.y)
             measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
-        if layer is not None and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim):
-            errors = parameter_errors(layer, self.layer)
+        if (
+            layer is not None
+            and not isinstance(self.layer, FeedForward)
+            and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim)
+        ):
+            errors = parameter_errors(_attention(layer), _attention(self.layer))
             measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
             if layer.biased or self.layer.biased:
                 measures |= {"key_bias_error": float(errors.key_bias.max()), "bias_error": errors.bias}
+        if isinstance(layer, Block) and isinstance(self.layer, Block):
+            fitted, true = layer.centred().network, self.layer.centred().network
+            if (fitted.width, fitted.activation, fitted.residual) == (
+                true.width,
+                true.activation,
+                true.residual,
+            ):
+                of_network = network_errors(fitted, true)
+                measures["network_error"] = float(np.max([of_network.w1, of_network.w2, of_network.b1]))
         return measures
+
+
+def _attention(layer: AttentionLayer | Block) -> AttentionLayer:
+    return layer.centred().layer if isinstance(layer, Block) else layer

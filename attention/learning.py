@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
+from attention.block import Block
 from attention.evaluation import HeldOut, Predictor, Verdict, hold_out
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Progress, Step
@@ -103,7 +104,7 @@ class Recorder:
         name: str,
         *,
         predict: Predictor | None = None,
-        layer: AttentionLayer | None = None,
+        layer: AttentionLayer | Block | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
         phase: int | None = None,
         engine: str = "",
@@ -115,7 +116,7 @@ class Recorder:
         """
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()
         if self._truth is not None:
-            own = {} if against is None else dict(against(self._truth.layer))
+            own = {} if against is None else dict(against(self._truth.attention))
             measures = {**measures, **own, **self._truth.measure(predict=predict, layer=layer)}
         measured = {
             key: tuple(map(float, value)) if isinstance(value, Iterable) else float(value)
@@ -132,7 +133,7 @@ class Recorder:
         ended: Outcome | Verdict,
         *,
         predict: Predictor | None = None,
-        layer: AttentionLayer | None = None,
+        layer: AttentionLayer | Block | None = None,
         **more: Any,
     ) -> Fit:
         """The `Fit` from the records, with `more` of its fields; without `predict`, the layer is the predictor.

@@ -1,13 +1,14 @@
 """The norms of transformers: LayerNorm and RMSNorm, row by row."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention._arrays import as_floating, namespace
-from attention.layer import own_arrays
+from attention.layer import own_arrays, writeable
 from attention.validation import NonNegativeFloat, checked
 
 
@@ -47,6 +48,28 @@ class Norm:
     def plain(cls, dim: int, eps: float = 1e-5, *, centred: bool = True) -> "Norm":
         """The norm with gains of 1 and no offset."""
         return cls(np.ones(dim), np.zeros(dim), eps, centred)
+
+    @classmethod
+    def from_torch(cls, module: Any) -> "Norm":
+        """The norm of a ``torch.nn.LayerNorm`` or ``torch.nn.RMSNorm`` on one axis; a ValueError for another module."""
+        kind = type(module).__name__
+        if kind not in ("LayerNorm", "RMSNorm") or len(module.normalized_shape) != 1:
+            raise ValueError(f"A norm is a {kind}: a LayerNorm or RMSNorm of one axis is needed.")
+        plain = cls.plain(module.normalized_shape[0])
+        gain, offset = (
+            default if tensor is None else tensor.detach().double().numpy()
+            for tensor, default in (
+                (module.weight, plain.gain),
+                (getattr(module, "bias", None), plain.offset),
+            )
+        )
+        eps = np.finfo(np.float64).eps if module.eps is None else module.eps
+        return cls(gain, offset, float(eps), centred=kind == "LayerNorm")
+
+    def map(self, convert: Callable[[Any], Any]) -> "Norm":
+        """The same norm with `convert` applied to its arrays."""
+        gain, offset = (convert(writeable(array)) for array in (self.gain, self.offset))
+        return replace(self, gain=gain, offset=offset)
 
     @property
     def dim(self) -> int:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from attention.block import Block
 from attention.examples import ExampleOracle
+from attention.feed_forward import FeedForward
 from attention.fits import Fit, GroundTruth, Step
 from attention.inputs import Inputs
 from attention.layer import AttentionLayer
@@ -26,7 +28,7 @@ _TIMES_DRAWN, _MOST_FEW, _FEW_INPUTS = 2.5, 4096, 3
 
 def check_learner(
     learner: Learner,
-    target: AttentionLayer,
+    target: AttentionLayer | Block | FeedForward,
     inputs: Inputs,
     *,
     seed: int = 0,
@@ -38,7 +40,7 @@ def check_learner(
     ----------
     learner : Learner
         The learner, with budgets small enough that a dozen fits are affordable.
-    target : AttentionLayer
+    target : AttentionLayer, Block or FeedForward
         A target for the fits; the learner need not succeed on it.
     inputs : Inputs
         The distribution of the tokens.

@@ -1,16 +1,19 @@
 """Make the figures and tables of the explanations: ``python docs/figures.py [NAMES] [--out FOLDER]``.
 
-The same versions make the same files. Names: phases, degrees, families, rounding and reductions (seconds each on one
-core), agreement (a minute) and broken (some minutes; needs PyTorch for Adam, and its lattice attacks stop after
-seconds, so that they depend on the machine). All of them without a name.
+The same versions make the same files, but for the seconds in blocks. Names: phases, degrees, families, rounding,
+reductions and blocks (seconds each on one core), agreement (a minute) and broken (some minutes; needs PyTorch for Adam,
+and its lattice attacks stop after seconds, so that they depend on the machine). All of them without a name.
 """
 
 import argparse
 import csv
 import io
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 
@@ -27,11 +30,14 @@ from lwe.residues import LARGEST_MODULUS
 from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
 from sq import ParityFamily, PeriodicFamily, ProfileFamily, SQFamily
 from sq.family import makes
+from studies import block_queries
+from studies.line_figure import Panel, line_figure
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
 OUT = Path(__file__).parent / "explanations"
 _DIM = 40
+_WIDTHS, _BLOCK_DIM = (8, 16, 32, 64, 128, 256, 512), 32
 _TAKE_IT_FOR = {
     "nice": "a layer that learners should find",
     "sq-parity": "an exact bound that grows with the heads; labels with noise",
@@ -88,6 +94,30 @@ def make_degrees(out: Path) -> None:
         name_axes(axes, "number r of differences that a query multiplies", "share W_r of the hidden part")
         legend_above(figure, columns=2)
     Drawing(figure, "Shares of the hidden part by degree, for five families.").save(out / "degrees.svg")
+
+
+def make_blocks(out: Path) -> None:
+    """Tokens asked and seconds against the width, of a network and a block of each activation."""
+    asked, bounds, seconds = (defaultdict[str, list[tuple[int, float]]](list) for _ in range(3))
+    block_queries.measure(  # imports what is slow
+        rng=np.random.default_rng(0), part="width", name="block, gelu", dim=8, width=8, times=0, draw=0
+    )
+    for kind, activation, width in product(("network", "block"), ("relu", "gelu"), _WIDTHS):
+        cell = {"part": "width", "name": f"{kind}, {activation}", "dim": _BLOCK_DIM, "width": width}
+        began = process_time()
+        row = block_queries.measure(rng=np.random.default_rng(0), times=0, draw=0, **cell)
+        seconds[cell["name"]].append((width, process_time() - began))
+        asked[cell["name"]].append((width, row["tokens"]))
+        if activation == "gelu":  # that of ReLU is lower by h / d
+            bounds[f"free parameters / d, {kind}"].append((width, row["bound"]))
+    figure = line_figure(
+        [
+            Panel("width h", "tokens asked", asked, log_x=True, bounds=bounds),
+            Panel("width h", "seconds of one core", seconds, log_x=True),
+        ]
+    )
+    words = "Tokens asked, beside the counting bound, and seconds, against the width of networks and blocks."
+    Drawing(figure, words).save(out / "blocks.svg")
 
 
 def make_families(out: Path) -> None:
@@ -209,6 +239,7 @@ def make_broken(out: Path) -> None:
 MAKERS: Mapping[str, Callable[[Path], None]] = {
     "phases": make_phases,
     "degrees": make_degrees,
+    "blocks": make_blocks,
     "families": make_families,
     "rounding": make_rounding,
     "reductions": make_reductions,

@@ -7,8 +7,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-import msgspec
-
 from attention.validation import checked
 
 FORMAT = 2
@@ -331,6 +329,8 @@ class Certificate:
 
         ValueError if it is of another format, or a field is missing, unknown or of the wrong type.
         """
+        import msgspec  # here: a layer needs nothing of it
+
         given = dict(data)
         if (number := given.pop("format", None)) != FORMAT or type(number) is not int:
             raise ValueError(

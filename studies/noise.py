@@ -82,7 +82,7 @@ def _learn(
         "adam": lambda: GradientDescent(heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
     }[kind]()
     errors, truth = fit_errors(learner, inputs, heads=heads, rng=rng, noise=level)
-    layer, for_law = truth.layer, rng.spawn(1)[0]
+    layer, for_law = truth.attention, rng.spawn(1)[0]
     if kind == "phases":
         return {name: errors[name] for name in (*_PHASES, "error")}
     measured = {

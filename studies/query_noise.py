@@ -49,7 +49,7 @@ def measure(*, rng: np.random.Generator, heads: int, dim: int, level: float, dra
     }
 
     def see(step: Step) -> None:
-        if step.layer is not None and step.name in _STAGES and step.layer.heads == heads:
+        if isinstance(step.layer, AttentionLayer) and step.name in _STAGES and step.layer.heads == heads:
             worst, stage = parameter_errors(step.layer, layer), _STAGES[step.name]
             errors.update({f"theta_{stage}": float(worst.theta.max()), f"w_{stage}": float(worst.w.max())})
 

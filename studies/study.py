@@ -32,6 +32,7 @@ STUDIES = (
     "positions",
     "queries-by-dimension",
     "query-noise",
+    "block-queries",
     "low-degree",
     "linear-learning",
     "linear-tasks",

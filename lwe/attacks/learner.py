@@ -9,6 +9,7 @@ import numpy as np
 
 from attention import (
     AttentionLayer,
+    Block,
     ExampleOracle,
     Fit,
     GroundTruth,
@@ -265,7 +266,7 @@ class _LastRecorded(GroundTruth):
     predictors: list[Predictor] = field(default_factory=list)
 
     def measure(
-        self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
+        self, *, predict: Predictor | None = None, layer: AttentionLayer | Block | None = None
     ) -> dict[str, float]:
         """Nothing."""
         predictor = layer if predict is None else predict

@@ -95,9 +95,10 @@ def pairs(scale: Scale, rng: Generator, *, swapped: bool = True) -> Iterator[Com
 @claim("blocks/signs", source=f"{_PROOF}, Theorem 2", basis=Basis.PROVED, fault={"more": 1})
 def signs(scale: Scale, rng: Generator, *, more: int = 0) -> Iterator[Comparison]:
     """The matrices u_j^T v_j of random neurons are independent for h up to d^2, so that A determines the signs of all
-    of them; the Gram matrix of these is (U U^T) o (V V^T). More than d^2 neurons are dependent.
+    of them; the Gram matrix of these is (U U^T) o (V V^T). The signs s solve (U U^T) o (V V^T) s = diag(U D V^T), with
+    D = sum_j s_j u_j^T v_j what A lacks. More than d^2 neurons are dependent.
 
-    Ranks in exact arithmetic, and the Gram matrix entry by entry.
+    Ranks in exact arithmetic, the Gram matrix entry by entry, and the system with random signs.
     """
     dims = (2, 3) if scale is Scale.QUICK else (2, 3, 4)
     for dim in dims:
@@ -109,6 +110,10 @@ def signs(scale: Scale, rng: Generator, *, more: int = 0) -> Iterator[Comparison
         yield equal(
             f"wrong entries of the Gram matrix, d = {dim}", int(np.sum(gram != products @ products.T)), 0
         )
+        turned = wholes(rng, width, most=1) ** 2
+        lacking = (u * turned[:, None]).T @ v
+        wrong = int(np.sum(gram @ turned != np.sum((u @ lacking) * v, axis=1)))
+        yield equal(f"equations of the signs that fail, d = {dim}", wrong, 0)
 
 
 @claim("blocks/shift", source=f"{_PROOF}, Theorem 4", basis=Basis.PROVED, fault={"taken": 0.9})

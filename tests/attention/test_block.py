@@ -10,16 +10,19 @@ from attention import (
     Block,
     FeedForward,
     FileFormatError,
+    GaussianInputs,
+    GroundTruth,
+    ValueOracle,
     block_errors,
-    load_block,
+    load_layer,
     make_nice_block,
     make_nice_layer,
     make_nice_network,
     network_errors,
-    save_block,
     save_layer,
 )
 from attention.feed_forward import activation
+from attention.files import write_tensors
 
 
 @given(st.floats(-50, 50), st.sampled_from(["relu", "gelu"]))
@@ -53,17 +56,49 @@ def test_torch_modules_with_the_same_parameters_give_the_same_outputs():
     x = np.random.default_rng(1).standard_normal((4, 3, 6))
     by_torch = block.map(torch.from_numpy)(torch.from_numpy(x))
     assert np.allclose(by_torch.numpy(), block(x), atol=1e-13)
-    first, second = torch.nn.Linear(6, 12).double(), torch.nn.Linear(12, 6).double()
-    net = FeedForward(
-        *(
-            parameter.detach().numpy()
-            for parameter in (first.weight.T, first.bias, second.weight.T, second.bias)
-        )
-    )
-    z = torch.from_numpy(x)
-    with torch.no_grad():
-        expected = z + second(torch.nn.functional.gelu(first(z)))
-    assert np.allclose(net(x), expected.numpy(), atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["ReLU", "GELU", "Tanh"])
+def test_three_torch_modules_become_the_network_that_they_compute(kind):
+    torch = pytest.importorskip("torch")
+    modules = torch.nn.Sequential(
+        torch.nn.Linear(6, 12), getattr(torch.nn, kind)(), torch.nn.Linear(12, 6, bias=False)
+    ).double()
+    net = FeedForward.from_torch(modules, residual=True)
+    x = torch.randn(4, 3, 6, dtype=torch.float64)
+    assert net.activation == kind.lower()
+    assert np.allclose(net(x.numpy()), (x + modules(x)).detach().numpy(), atol=1e-14)
+    assert ValueOracle(net).ask(x.numpy()).shape == x.shape
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_torch_encoder_layer_without_norms_becomes_a_block(batch_first, norm_first):
+    torch = pytest.importorskip("torch")
+    options = {"activation": "gelu", "batch_first": batch_first, "norm_first": norm_first}
+    module = torch.nn.TransformerEncoderLayer(6, 2, 12, dropout=0.2, **options)
+    with pytest.raises(ValueError, match="has norms"):
+        Block.from_torch(module)
+    module.norm1, module.norm2 = torch.nn.Identity(), torch.nn.Identity()
+    torch.nn.init.normal_(module.self_attn.in_proj_bias)
+    block = Block.from_torch(module)
+    assert (block.heads, block.network.width) == (2, 12)
+    x = np.random.default_rng(1).standard_normal((4, 3, 6))
+    assert ValueOracle(block).ask(x).shape == x.shape
+    module.linear1.weight.data *= 2  # the block has its own parameters
+    assert not np.allclose(Block.from_torch(module)(x), block(x))
+
+
+def test_torch_modules_that_compute_something_else_are_refused():
+    torch = pytest.importorskip("torch")
+    first, second = torch.nn.Linear(6, 12), torch.nn.Linear(12, 6)
+    with pytest.raises(ValueError, match="none of ReLU"):
+        FeedForward.from_torch([first, torch.nn.GELU(approximate="tanh"), second], residual=True)
+    with pytest.raises(ValueError, match="are needed"):
+        FeedForward.from_torch([first, second], residual=True)
+    first.register_forward_hook(lambda module, given, output: 2 * output)
+    with pytest.raises(ValueError, match="something else"):
+        FeedForward.from_torch([first, torch.tanh, second], residual=True)
 
 
 def test_a_centred_block_is_the_same_function_without_a_bias_of_its_layer():
@@ -103,8 +138,10 @@ def test_errors_of_a_block_do_not_see_the_bias_that_the_network_takes_back():
 
 def test_a_file_of_a_block_gives_the_same_block(tmp_path):
     block = make_nice_block(heads=2, dim=4, width=6, activation="relu", rng=0)
-    save_block(tmp_path / "block.safetensors", block)
-    read = load_block(tmp_path / "block.safetensors")
+    save_layer(tmp_path / "block.safetensors", block, inputs=GaussianInputs(3, 4), made={"seed": 0})
+    stored = load_layer(tmp_path / "block.safetensors")
+    read = stored.layer
+    assert (stored.kind, stored.inputs, stored.made) == ("block", GaussianInputs(3, 4), {"seed": 0})
     assert read.network.activation == "relu"
     for part in ("layer", "network"):
         given_arrays = getattr(block, part).parameters
@@ -113,10 +150,40 @@ def test_a_file_of_a_block_gives_the_same_block(tmp_path):
         )
 
 
-def test_a_file_of_a_layer_is_refused_as_a_block(tmp_path):
-    save_layer(tmp_path / "layer.safetensors", make_nice_layer(heads=1, dim=3, rng=0))
-    with pytest.raises(FileFormatError, match="'block' is needed"):
-        load_block(tmp_path / "layer.safetensors")
+@pytest.mark.parametrize("residuals", [None, [True], True])
+def test_a_file_of_a_block_without_its_network_is_refused(tmp_path, residuals):
+    block = make_nice_block(heads=1, dim=3, width=5, rng=0)
+    about = {"activation": "gelu", "residuals": residuals}
+    write_tensors(
+        tmp_path / "block.safetensors", "block", {**block.layer.parameters, **block.network.parameters}, about
+    )
+    with pytest.raises(FileFormatError, match="make no block"):
+        load_layer(tmp_path / "block.safetensors")
+
+
+def test_a_file_of_a_block_as_it_was_first_written_is_read(tmp_path):
+    block = make_nice_block(heads=1, dim=3, width=5, rng=0)
+    about = {"activation": "gelu", "residuals": [True, False], "causal": False}
+    write_tensors(
+        tmp_path / "block.safetensors", "block", {**block.layer.parameters, **block.network.parameters}, about
+    )
+    read = load_layer(tmp_path / "block.safetensors").layer
+    assert (read.residual, read.network.residual, read.causal) == (True, False, False)
+
+
+def test_a_fit_of_a_block_is_measured_head_by_head_and_neuron_by_neuron():
+    block = make_nice_block(heads=2, dim=5, width=7, rng=0)
+    truth = GroundTruth.draw(block, GaussianInputs(3, 5), 50, rng=1)
+    exact = truth.measure(layer=block.centred())
+    assert max(exact.values()) < 1e-13
+    net = block.network
+    other = Block(block.layer, FeedForward(net.w1, net.b1, 1.5 * net.w2, net.b2))
+    errors = truth.measure(layer=other)
+    assert errors["network_error"] == pytest.approx(0.5)
+    assert errors["theta_error"] == errors["w_error"] == 0
+    # a layer is compared with the attention of the block
+    assert truth.measure(layer=block.layer)["theta_error"] == 0
+    assert "network_error" not in truth.measure(layer=block.layer)
 
 
 def test_what_does_not_fit_together_is_refused():

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 from upper.blocks.kinks import Ask, Regions
@@ -15,6 +15,8 @@ TUBE = 8.3
 _TELLING, _OFTEN = (0.005, 0.35), 16
 # A share below this, or below the noise, tells only that the point is too far.
 _SEEN = 1e-9
+# Kinks whose tubes are looked at first.
+_NEAREST = 32
 # Bases are so far apart that at most half of d kinks lie between them, and at least three quarters of that.
 _FULL, _LEAST = 0.5, 0.75
 # Steps of differences, as a share of the region; a step that meets a kink is divided by four.
@@ -23,12 +25,32 @@ _STEP, _SHORTER, _SHORTEST = 1 / 8, 4, 14
 _AGREES = 2.0
 
 
-def tube_scales(ask: Ask, regions: Regions, scale: float) -> Float[np.ndarray, " h"] | None:
-    """lambda_j = |u_j . direction| of every GELU, from values in its tube; None where another kink is too near.
+def tubes_apart(ask: Ask, regions: Regions, scale: float) -> bool:
+    """Whether the tubes beside the shortest regions are apart: a look before all scales are read."""
+    left = regions.left
+    if not len(left):
+        return True
+    room = regions.high - regions.low
+    nearest = np.argsort(np.minimum(room[left], room[left + 1]))[:_NEAREST]
+    scales = tube_scales(ask, regions, scale, nearest)
+    if scales is None:
+        return False
+    tubes = np.zeros_like(room)
+    tubes[left[nearest]] += TUBE / scales
+    tubes[left[nearest] + 1] += TUBE / scales
+    return bool(np.all(tubes < room))
 
-    At the distance s from the kink, a value is s Phi(-lambda s) times the jump away from the nearer line.
+
+def tube_scales(
+    ask: Ask, regions: Regions, scale: float, of: Int[np.ndarray, " n"] | None = None
+) -> Float[np.ndarray, " n"] | None:
+    """lambda_j = |u_j . direction| of GELUs, from values in their tubes; None where another kink is too near.
+
+    At the distance s from the kink, a value is s Phi(-lambda s) times the jump away from the nearer line. All neurons,
+    or those `of` these kinks.
     """
-    left, kinks, jumps = regions.left, regions.kinks, regions.jumps
+    chosen = np.arange(len(regions.left)) if of is None else of
+    left, kinks, jumps = regions.left[chosen], regions.kinks[chosen], regions.jumps[chosen]
     room = regions.high - regions.low
     behind = room[left + 1] > room[left]
     region, side = np.where(behind, left + 1, left), np.where(behind, 1.0, -1.0)

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from attention import (
+    AttentionLayer,
     Block,
     Fit,
     Outcome,
@@ -16,12 +17,12 @@ from attention import (
 from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
-from upper.blocks.network import judge_block
+from upper.blocks.network import block_fit, judge_block
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.sphere import find_sphere
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
-from upper.blocks.token_map import TokenMap, signs_from
+from upper.blocks.token_map import TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
 
 # Pairs of tokens for every h / d unknown signs, and a few more.
@@ -56,8 +57,9 @@ class BlockByQueries(LearnerBase):
        (`pairs`).
     3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
 
-    The details of the fit are the `attention.Block`, with no bias b where both residuals are there: then only b1 + b W1
-    and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix that the W_i take back.
+    The layer of the fit, and its details, are the `attention.Block`, with no bias b where both residuals are there:
+    then only b1 + b W1 and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix
+    that the W_i take back.
 
     Examples
     --------
@@ -91,28 +93,34 @@ class BlockByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        block, ended = None, Verdict(Outcome.NO_BLOCK)
+        block: Block | NoNetwork
         try:
             ask = one_token(within)
             sphere = find_sphere(ask, oracle.dim, random)
             g = None if sphere else read_token_map(ask, oracle.dim, random, recorder)
-            if sphere:
+            if g is NoNetwork.NO_NEURON:  # an attention layer alone
+                fit = ByQueries().fit(within, rng=random)
+                recorder.step("No network: a layer alone", predict=fit.predict, layer=fit.layer)
+                ended = Verdict(fit.outcome, fit.held_out_error, fit.error_rate_bound)
+                return recorder.fit(ended, predict=fit.predict, layer=fit.layer, precision=fit.precision)
+            if isinstance(g, NoNetwork):
+                block, ended = g, Verdict(Outcome.NO_BLOCK)
+            elif sphere:
                 block, ended = behind_norms(within, sphere, random, recorder)
-            elif isinstance(g, NoNetwork):
-                recorder.step(g.value)
             else:
                 block, ended = _behind(within, g, random, recorder)
         except QueriesExhaustedError:
-            block, ended = None, Verdict(Outcome.EXAMPLES_SPENT)
-        return recorder.fit(ended, predict=np.zeros_like if block is None else block, details=block)
+            block, ended = NoNetwork.SPENT, Verdict(Outcome.EXAMPLES_SPENT)
+        return block_fit(recorder, block, ended)
 
 
 def _behind(
     oracle: ValueOracle, g: TokenMap, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | None, Verdict]:
-    """The block whose map of one token is g, judged by fresh queries; None if no signs or no heads fit."""
+) -> tuple[Block | NoNetwork, Verdict]:
+    """The block whose map of one token is g, judged by fresh queries."""
     h, d = g.u.shape
-    block, ended = None, Verdict(Outcome.NOT_SEPARATED)
+    block: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
     size = np.linalg.norm(g.u, axis=1)
     length = float(np.median(np.abs(g.a) / size) + 1 / np.median(size))  # of tokens at which neurons bend
     x = length * rng.standard_normal((_CHECKS, d))
@@ -120,18 +128,29 @@ def _behind(
     off = float(np.linalg.norm(g(x) - answers) / np.linalg.norm(answers))
     accuracy = max(_LEAST, _AMPLIFIED * off)
     recorder.step("Fresh tokens", error=off)
-    delta, moved = pairs(oracle, g, int(np.ceil(_PAIRS * h / d)) + _MORE, length * np.sqrt(d), rng)
+    bare, off = signs_for(g, np.zeros((d, d)))
+    network_residual = off > _SIGNS
+    if not network_residual:
+        g = g.flipped(bare)
+    number = (int(np.ceil(_PAIRS * h / d)) if network_residual else d) + _MORE
+    delta, moved = pairs(oracle, g, number, length * np.sqrt(d), rng)
     usable = np.isfinite(moved).all(axis=1)
     delta, moved = delta[usable], moved[usable]
+    if not len(delta):
+        return NoNetwork.NO_PREIMAGE, ended
     residual = bool(np.median(np.linalg.norm(moved, axis=1) / np.linalg.norm(delta, axis=1)) > _MOVED)
-    if residual:
+    if residual and network_residual:
         signs, off = signs_from(g, delta, moved)
         recorder.step("Signs", off=off, pairs=len(delta))
         if off > _SIGNS:
-            return block, ended
+            return NoNetwork.NO_PAIRS, ended
         g = g.flipped(signs)
-    network = g.network(linear=g.linear, residual=True)
-    peeled = Peeled(oracle, g, g.linear, residual)
+    linear = g.linear
+    if not network_residual:  # A is what maps the moves of pairs to their differences
+        linear = np.linalg.lstsq(moved, delta, rcond=None)[0] if residual else np.eye(d)
+        recorder.step("Linear part", pairs=len(delta))
+    network = g.network(linear=linear, residual=network_residual)
+    peeled = Peeled(oracle, g, linear, residual)
     for step_length in _STEP_LENGTHS:
         learner = ByQueries(accuracy=accuracy, step_length=step_length)
         try:
@@ -141,7 +160,9 @@ def _behind(
         except NoPreimage:
             recorder.step("No preimage near a token", step_length=step_length)
             continue
-        if fit.layer is None:
+        if fit.outcome is Outcome.EXAMPLES_SPENT:
+            return NoNetwork.SPENT, Verdict(fit.outcome)
+        if not isinstance(fit.layer, AttentionLayer):
             continue
         block = Block(fit.layer, network, residual)
         fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))

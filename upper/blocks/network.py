@@ -1,11 +1,11 @@
 """The learner of networks by value queries."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from attention import FeedForward, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
+from attention import Block, FeedForward, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import Verdict, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
@@ -31,18 +31,18 @@ class FeedForwardByQueries(LearnerBase):
 
     Notes
     -----
-    Derived here. Width, activation (ReLU or GELU) and residual are found.
+    Derived here. Width, activation (ReLU, GELU or tanh) and residual are found.
 
     1. Far from the origin the network is piecewise linear. A half circle crosses the plane of every neuron once, and
        the slope jumps there by (u_j . direction) v_j (`find_regions`).
     2. Jacobians at some 2.7 h / d points give all u_j up to scale, by least squares (`directions`); for GELU, one value
-       near each plane gives the scale (`tube_scales`).
+       near each plane gives the scale (`tube_scales`). For tanh, far from the origin neurons are steps (`read_steps`).
     3. Short tokens give offsets, scales and outputs by variable projection (`fit_offsets`).
-    4. As act(t) = t + act(-t), each neuron has a sign that one token leaves open. That the linear part is the identity,
-       or zero, fixes all signs by one linear system (`signs_for`).
+    4. For ReLU and GELU act(t) = t + act(-t), so each neuron has a sign that one token leaves open. That the linear
+       part is the identity, or zero, fixes all signs by one linear system (`signs_for`).
 
-    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU and 13 h for GELU, where the
-    parameters number 2 h + 1 + h / d times d.
+    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 33 h for
+    tanh, where the parameters number 2 h + 1 + h / d times d.
 
     References
     ----------
@@ -76,34 +76,40 @@ class FeedForwardByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         ask = one_token(oracle if budget is None else oracle.limited(budget))
-        network, ended = None, Verdict(Outcome.NO_BLOCK)
+        network: FeedForward | NoNetwork | None = None
+        ended = Verdict(Outcome.NO_BLOCK)
         try:
             g = read_token_map(ask, oracle.dim, random, recorder)
-            if isinstance(g, NoNetwork):
-                recorder.step(g.value)
-            else:
-                network = _with_signs(g, recorder)
-            if network is not None:
+            network = g if isinstance(g, NoNetwork) else _with_signs(g, recorder)
+            if isinstance(network, FeedForward):
                 x = random.standard_normal((_CHECKS, oracle.dim))
                 ended = judge_block(network(x), ask(x))
         except QueriesExhaustedError:
             ended = Verdict(Outcome.EXAMPLES_SPENT)
-        return recorder.fit(ended, predict=np.zeros_like if network is None else network, details=network)
+            network = network if isinstance(network, FeedForward) else NoNetwork.SPENT
+        return block_fit(recorder, network, ended)
 
 
-def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | None:
-    """The network with the linear part of a residual or of none; None if it has neither."""
+def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | NoNetwork:
+    """The network with the linear part of a residual or of none."""
     identity = np.eye(len(g.linear))
     for residual, linear in ((True, identity), (False, 0 * identity)):
         signs, off = signs_for(g, linear)
         if off < _SIGNS:
             recorder.step("Signs", off=off)
             return g.flipped(signs).network(linear=identity, residual=residual)
-    if g.u.shape[0] > g.u.shape[1] ** 2:
-        recorder.step("There are more than d^2 neurons: the linear part does not determine their signs.")
-    else:
-        recorder.step("No choice of signs makes the linear part the identity or zero.", off=off)
-    return None
+    wide = g.u.shape[0] > g.u.shape[1] ** 2
+    return NoNetwork.TOO_WIDE if wide else NoNetwork.NO_SIGNS
+
+
+def block_fit(recorder: Recorder, fitted: Any, ended: Verdict) -> Fit:
+    """The fit of a network or block, or of the reason why there is none, which is its last step."""
+    if isinstance(fitted, NoNetwork):
+        recorder.step(fitted.value, predict=np.zeros_like)
+        return recorder.fit(ended, predict=np.zeros_like)
+    block = fitted if isinstance(fitted, Block) else None
+    recorder.step("Fresh queries", predict=fitted, layer=block, error=ended.held_out_error)
+    return recorder.fit(ended, predict=fitted, layer=block, details=fitted)
 
 
 def judge_block(predicted: np.ndarray, answers: np.ndarray) -> Verdict:

@@ -8,22 +8,33 @@ from jaxtyping import Float
 
 from attention import Recorder, ValueOracle
 from attention.feed_forward import Activation
-from upper.blocks.far_field import TUBE, directions, tube_scales
+from upper.blocks.far_field import TUBE, directions, tube_scales, tubes_apart
 from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
+from upper.blocks.steps import read_steps
 from upper.blocks.token_map import TokenMap
 
 
 class NoNetwork(Enum):
-    """Why no network of one hidden layer was found; the value is a sentence."""
+    """Why no network of one hidden layer, or no block, was found; the value is a sentence."""
 
-    BOUNDED = "The activation is bounded, such as tanh: only ReLU and GELU are read."
     COARSE = "Answers are rounded to float32: kinks far from the origin cannot be seen; answers in float64 are needed."
+    NOISY = "Answers to one token differ: noise is larger than what far tokens show; answers in float64 are needed."
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
     )
-    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU or GELU."
+    TOO_WIDE = "There are more than d^2 neurons: the linear part does not determine their signs."
+    NO_SIGNS = "No choice of signs makes the linear part the identity or zero."
+    NO_PAIRS = "No choice of signs agrees with pairs of tokens: the attention is no layer, or one token is not its own."
+    NO_PREIMAGE = "No answer to a pair of tokens has a preimage under the map of one token near them."
+    NO_LAYER = "Behind the network no attention layer was found."
+    NOT_ON_SPHERE = (
+        "Far from the origin answers depend on directions alone, as behind norms, but they show no network."
+    )
+    NO_SIGNS_BEHIND_NORMS = "No choice of signs agrees with tokens of medium length, as behind norms."
+    SPENT = "The queries are spent."
+    NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
 
 
 def one_token(oracle: ValueOracle) -> Ask:
@@ -56,6 +67,7 @@ class _Search:
     #: are apart
     radius: float = 1e6
     smooth_radius: float = 1.2e5
+    step_radius: float = 2e6
     apart: float = 250.0
     larger: float = 8.0  #: the radius grows by this where kinks are too near
     radii: int = 9  #: half circles at most
@@ -67,6 +79,8 @@ class _Search:
     tokens: float = 1.5
     reach: float = 8.0
     relu_reach: float = 4.0
+    #: a plane is far out beyond so many standard deviations of the longest short tokens
+    far: float = 2.0
     #: of the equations that offsets and scales leave, this share may fit directions, of so many unknowns at most
     spare: float = 0.7
     unknowns: int = 600
@@ -88,7 +102,9 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     A wrong kink shows in the fit: then another half circle is taken, with a larger radius.
     """
     zero = ask(np.zeros((1, dim)))[0]
-    some = ask(rng.standard_normal((_SEARCH.precision, dim)))
+    some, again = np.split(ask(np.tile(rng.standard_normal((_SEARCH.precision, dim)), (2, 1))), 2)
+    if not np.array_equal(some, again):
+        return NoNetwork.NOISY
     if np.array_equal(some, some.astype(np.float32)) and np.any(some != np.round(some)):
         return NoNetwork.COARSE
     scale = _scale(ask, zero, dim, rng)
@@ -96,18 +112,16 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
         return NoNetwork.NO_NEURON
     kind = _activation(ask, zero, scale, dim, rng)
     recorder.step("Scale of tokens", scale=scale)
-    if kind == "tanh":
-        return NoNetwork.BOUNDED
     best, least = None, np.inf
-    radius = _radius(ask, kind, scale, dim, rng)
+    radius = first = _radius(ask, kind, scale, dim, rng)
     for _ in range(_SEARCH.radii):
         read = _far_away(ask, kind, scale, half_circle(radius, dim, rng), rng)
         if read is None:
             radius *= _SEARCH.larger
             continue
         start, uncertain = read
-        if not len(uncertain):
-            return NoNetwork.NO_NEURON
+        if not len(uncertain):  # at a larger radius, steps drown in rounding
+            return NoNetwork.NO_NEURON if radius == first else NoNetwork.KINKS_TOO_NEAR
         recorder.step("Kinks and Jacobians", neurons=len(uncertain), radius=radius, worst=uncertain.max())
         farthest = float(np.max(np.abs(start.a) / np.linalg.norm(start.u, axis=1)))
         if radius < _SEARCH.around * farthest:  # a half circle around few planes meets some twice
@@ -129,8 +143,8 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
 def _radius(ask: Ask, kind: Activation, scale: float, dim: int, rng: np.random.Generator) -> float:
     """A radius at which kinks are likely to be apart; with tubes it grows with the square of the number of neurons."""
     by = _SEARCH
-    if kind == "relu":
-        return by.radius * scale
+    if kind != "gelu":
+        return (by.radius if kind == "relu" else by.step_radius) * scale
     radius = by.smooth_radius * scale
     for _ in range(by.radii):
         count = count_kinks(ask, radius, dim, rng, least=by.tube * scale)
@@ -144,11 +158,18 @@ def _far_away(
     ask: Ask, kind: Activation, scale: float, path: Path, rng: np.random.Generator
 ) -> tuple[TokenMap, np.ndarray] | None:
     """Neurons from a path, without outputs, and how uncertain each weight is; None where kinks are too near."""
+    if kind == "tanh":
+        steps = read_steps(ask, path, scale, rng)
+        if steps is None:
+            return None
+        u, a = steps
+        zero = np.zeros((u.shape[1], u.shape[1]))
+        return TokenMap(kind, u, a, np.zeros_like(u), zero, zero[0]), np.ones(len(u))
     smooth = kind == "gelu"
     regions = find_regions(
         ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])
     )
-    if regions is None:
+    if regions is None or (smooth and not tubes_apart(ask, regions, scale)):
         return None
     h, d = regions.jumps.shape
     sizes = tube_scales(ask, regions, scale) if smooth else np.full(h, np.inf)
@@ -175,8 +196,12 @@ def _near_the_origin(
     n = int(np.ceil(by.tokens * (h + d)))
     x = rng.standard_normal((n, d))
     length = scale * by.reach ** rng.random((n, 1))
-    if start.activation == "relu":  # so long that every neuron is on for some and off for others
-        length = by.relu_reach * np.sqrt(d) * np.abs(start.a).max() * rng.random((n, 1))
+    farthest = np.max(np.abs(start.a) / np.linalg.norm(start.u, axis=1))
+    # so long that every neuron is on for some and off for others; GELU needs them where a plane is far out
+    long = np.full((n, 1), start.activation == "relu")
+    if farthest > by.far * by.reach * scale / np.sqrt(d):
+        long |= rng.random((n, 1)) < 0.5
+    length = np.where(long, by.relu_reach * np.sqrt(d) * farthest * rng.random((n, 1)), length)
     x *= length / np.linalg.norm(x, axis=1, keepdims=True)
     most = int(min(by.spare * ((n - h - d - 1) * d - 2 * h), by.unknowns)) // d
     unsure = np.argsort(-uncertain)[: max(0, most)]

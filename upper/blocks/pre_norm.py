@@ -10,7 +10,7 @@ from upper.blocks.network import judge_block
 from upper.blocks.normed_fit import fit_normed
 from upper.blocks.normed_map import NormedMap, find_eps
 from upper.blocks.normed_signs import turn_signs
-from upper.blocks.one_token import one_token
+from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.peel import NoPreimage
 from upper.blocks.sphere import Sphere
 from upper.blocks.sphere_kinks import is_piecewise, read_piecewise
@@ -29,17 +29,16 @@ _CHECKS, _TOKENS = 16, 4
 
 def behind_norms(
     oracle: ValueOracle, sphere: Sphere, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | None, Verdict]:
-    """The block behind a map of the sphere, and its verdict; None if a step fails, which the trace shows."""
+) -> tuple[Block | NoNetwork, Verdict]:
+    """The block behind a map of the sphere, or why there is none, and the verdict by fresh queries."""
     ask = one_token(oracle)
-    failed = None, Verdict(Outcome.NO_BLOCK)
     read = (read_piecewise if is_piecewise(sphere, rng) else read_sphere)(sphere, rng, recorder)
     if read is None:
-        return failed
+        return NoNetwork.NOT_ON_SPHERE, Verdict(Outcome.NO_BLOCK)
     g, off = turn_signs(read, Norm.plain(sphere.dim, 0.0, centred=sphere.centred), ask, rng)
     recorder.step("Signs", off=off)
     if off > _SIGNS:
-        return failed
+        return NoNetwork.NO_SIGNS_BEHIND_NORMS, Verdict(Outcome.NO_BLOCK)
     space = sphere.basis(rng)
     for _ in range(_TURNS):
         g, error = fit_normed(ask, g, space, rng)
@@ -52,8 +51,9 @@ def behind_norms(
 
 def _attention(
     oracle: ValueOracle, g: NormedMap, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | None, Verdict]:
-    block, ended = None, Verdict(Outcome.NOT_SEPARATED)
+) -> tuple[Block | NoNetwork, Verdict]:
+    block: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
     for reach, step_length in _TRIES:
         accuracy = _ACCURACY * g.amplification(reach, rng, _SAMPLE)
         try:

@@ -1,6 +1,7 @@
 """What a network or a block answers to one token: g(x) = x A + c + sum_j act(u_j . x + a_j) v_j."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -54,6 +55,11 @@ class TokenMap:
         slope = activation(self.activation, x @ self.u.T + self.a, derivative=True)
         return self.linear + (self.u.T * slope[:, None, :]) @ self.v
 
+    @cached_property
+    def _mean_inverse(self) -> Float[np.ndarray, "d d"]:
+        """The inverse of the Jacobian where half of each neuron is on."""
+        return np.linalg.pinv(self.linear + 0.5 * self.u.T @ self.v)
+
     def inverse(
         self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n d"]:
@@ -79,8 +85,7 @@ class TokenMap:
 
     def _by_broyden(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms."""
-        mean = self.linear + 0.5 * self.u.T @ self.v  # half of the neurons are on
-        inverse = np.linalg.pinv(mean)
+        inverse = self._mean_inverse
         off = y - self(x)
         columns: list[np.ndarray] = []
         rows: list[np.ndarray] = []
@@ -155,8 +160,11 @@ class TokenMap:
 def signs_for(g: TokenMap, linear: Float[np.ndarray, "d d"]) -> tuple[Bool[np.ndarray, " h"], float]:
     """Which neurons to turn for the linear part to be `linear`, and how far the solution is from zeros and ones.
 
-    A - A_found = sum_j s_j u_j v_j^T has the normal equations ((U U^T) o (V V^T)) s = diag(U (A - A_found) V^T).
+    A - A_found = sum_j s_j u_j v_j^T has the normal equations ((U U^T) o (V V^T)) s = diag(U (A - A_found) V^T). tanh
+    leaves A no choice.
     """
+    if g.activation == "tanh":
+        return np.zeros(len(g.u), dtype=bool), float(np.abs(g.linear - linear).max())
     gram = (g.u @ g.u.T) * (g.v @ g.v.T)
     return _rounded(gram, np.sum((g.u @ (linear - g.linear)) * g.v, axis=1))
 
@@ -168,6 +176,9 @@ def signs_from(
 
     The e_p are `moved` and the delta_p `differences`; 1.5 h / d pairs suffice.
     """
+    if g.activation == "tanh":
+        off = np.linalg.norm(moved @ g.linear - differences) / np.linalg.norm(differences)
+        return np.zeros(len(g.u), dtype=bool), float(off)
     along = moved @ g.u.T
     gram = (along.T @ along) * (g.v @ g.v.T)
     rest = differences - moved @ g.linear
