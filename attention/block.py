@@ -1,4 +1,4 @@
-"""Transformer blocks: an attention layer, then a two-layer network, each with a residual or without, or behind norms."""
+"""Transformer blocks: an attention layer, then a two-layer network, with residuals or without, or behind norms."""
 
 import sys
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Block:
     -----
     A ValueError if dimensions differ, or a block with norms lacks a residual.
     Where both residuals are there, a shift of the layer's bias by e is undone by b1 - e W1 and b2 - e: all such blocks
-    are one function. The symmetries of norms are those of `centred`. The costs are those of the layer and of the network.
+    are one function. The symmetries of norms are those of `centred`. The costs are those of layer and network.
 
     Examples
     --------
@@ -63,9 +63,13 @@ class Block:
             return
         if any(norm.dim != self.layer.dim for norm in self.norms):
             dims = " and ".join(str(norm.dim) for norm in self.norms)
-            raise ValueError(f"The norms have {dims} coordinates and the layer {self.layer.dim}: the same are needed.")
+            raise ValueError(
+                f"The norms have {dims} coordinates and the layer {self.layer.dim}: the same are needed."
+            )
         if not (self.residual and self.network.residual):
-            raise ValueError("A block with norms has both residuals: set residual=True of the block and its network.")
+            raise ValueError(
+                "A block with norms has both residuals: set residual=True of the block and its network."
+            )
 
     @classmethod
     def from_torch(cls, module: Any) -> "Block":
@@ -81,8 +85,8 @@ class Block:
         if any(type(norm) is not torch.nn.Identity for norm in (module.norm1, module.norm2)):
             if not module.norm_first:
                 raise ValueError(
-                    "The module has its norms behind the sums, and a block has none there: give norm_first=True, or make "
-                    "norm1 and norm2 torch.nn.Identity()."
+                    "The module has its norms behind the sums, and a block has none there: give norm_first=True, or "
+                    "make norm1 and norm2 torch.nn.Identity()."
                 )
             norms = Norm.from_torch(module.norm1), Norm.from_torch(module.norm2)
         attended = module.self_attn
@@ -158,7 +162,11 @@ class Block:
         key_bias = first.offset @ layer.theta + (0.0 if layer.key_bias is None else layer.key_bias)
         bias = first.offset @ layer.w.sum(axis=0) + (0.0 if layer.bias is None else layer.bias)
         layer = AttentionLayer(
-            into @ layer.theta @ into.T, into @ layer.w, key_bias @ into.T, bias - bias @ mean, causal=layer.causal
+            into @ layer.theta @ into.T,
+            into @ layer.w,
+            key_bias @ into.T,
+            bias - bias @ mean,
+            causal=layer.causal,
         )
         network = replace(
             network,
@@ -166,8 +174,11 @@ class Block:
             b1=network.b1 + second.offset @ network.w1,
             b2=network.b2 + bias @ mean,
         )
-        plain = (Norm.plain(d, norm.eps, centred=norm.centred) for norm in (first, second))
-        return replace(self, layer=layer, network=network, norms=tuple(plain))
+        plain = (
+            Norm.plain(d, first.eps, centred=first.centred),
+            Norm.plain(d, second.eps, centred=second.centred),
+        )
+        return replace(self, layer=layer, network=network, norms=plain)
 
 
 @checked

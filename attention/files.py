@@ -208,11 +208,13 @@ def _block(layer: AttentionLayer, tensors: Mapping[str, Any], about: Mapping[str
     residual, of_network = about["residuals"]
     parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
     network = FeedForward(**parts, activation=about["activation"], residual=of_network)
-    norms = tuple(
+    if "norms" not in about:
+        return Block(layer, network, residual)
+    first, second = (
         Norm(tensors[f"norm{i}_gain"], tensors[f"norm{i}_offset"], **of_norm)
-        for i, of_norm in enumerate(about.get("norms", ()), start=1)
+        for i, of_norm in enumerate(about["norms"], start=1)
     )
-    return Block(layer, network, residual, norms or None)
+    return Block(layer, network, residual, (first, second))
 
 
 @checked

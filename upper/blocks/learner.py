@@ -18,10 +18,10 @@ from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
 from upper.blocks.network import block_fit, judge_block
-from upper.blocks.pre_norm import behind_norms
-from upper.blocks.sphere import find_sphere
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
+from upper.blocks.pre_norm import behind_norms
+from upper.blocks.sphere import find_sphere
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
 
@@ -97,7 +97,9 @@ class BlockByQueries(LearnerBase):
         try:
             ask = one_token(within)
             sphere = find_sphere(ask, oracle.dim, random)
-            g = None if sphere else read_token_map(ask, oracle.dim, random, recorder)
+            if sphere is not None:
+                return block_fit(recorder, *behind_norms(within, sphere, random, recorder))
+            g = read_token_map(ask, oracle.dim, random, recorder)
             if g is NoNetwork.NO_NEURON:  # an attention layer alone
                 fit = ByQueries().fit(within, rng=random)
                 recorder.step("No network: a layer alone", predict=fit.predict, layer=fit.layer)
@@ -105,8 +107,6 @@ class BlockByQueries(LearnerBase):
                 return recorder.fit(ended, predict=fit.predict, layer=fit.layer, precision=fit.precision)
             if isinstance(g, NoNetwork):
                 block, ended = g, Verdict(Outcome.NO_BLOCK)
-            elif sphere:
-                block, ended = behind_norms(within, sphere, random, recorder)
             else:
                 block, ended = _behind(within, g, random, recorder)
         except QueriesExhaustedError:

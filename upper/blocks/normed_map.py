@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.norm import Norm
+from upper.blocks.kinks import Ask
 from upper.blocks.token_map import TokenMap
 
 _STEPS, _HALVINGS = 60, 30
@@ -28,7 +29,7 @@ class NormedMap:
         return x + self.norm(x) @ self.w + self.b
 
     def behind(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """z + N(n(z))."""
+        """Z + N(n(z))."""
         return z + self.network(self.norm(z))
 
     def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
@@ -105,8 +106,8 @@ class NormedMap:
         return z, size <= _FOUND * scale
 
 
-def find_eps(g: NormedMap, ask, dim: int, rng: np.random.Generator) -> float:
-    """The eps of the norm: short tokens have n(x) of a length that it decides, and n(x) W + b shows in z. 30 queries."""
+def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> float:
+    """The eps of the norm: it decides the length of n(x) for short tokens x, which z shows. 30 queries."""
     direction = rng.standard_normal(dim)
     direction -= direction.mean()
     direction *= np.sqrt(dim) / np.linalg.norm(direction)

@@ -16,9 +16,7 @@ _LENGTH, _QUERIES, _MORE = 8.0, 4.0, 20
 _STEPS, _SHORTEST, _ENOUGH = 30, 1e-3, 0.9
 
 
-def turn_signs(
-    sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator
-) -> tuple[NormedMap, float]:
+def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator) -> tuple[NormedMap, float]:
     """The block behind its map of the sphere, and how far the signs are from zeros and ones.
 
     For ReLU and GELU act(t) = t + act(-t). With s_j = 1 for a turned neuron, W is A + sum_j s_j u_j v_j^T, and the
@@ -48,7 +46,10 @@ def turn_signs(
             return moved + ((norm.derivative(z, moved) @ sphere.u.T) * slope[:, None]) @ sphere.v
 
         by_b = through(np.broadcast_to(np.eye(d), (n, d, d))) - np.eye(d)
-        by_s = through(products[:, :free, None] * sphere.v[:free]) - (t - sphere.a)[:, :free, None] * sphere.v[:free]
+        by_s = (
+            through(products[:, :free, None] * sphere.v[:free])
+            - (t - sphere.a)[:, :free, None] * sphere.v[:free]
+        )
         jacobian = np.swapaxes(np.concatenate([by_s, by_b], axis=1), 1, 2).reshape(n * d, -1)
         step = np.linalg.lstsq(jacobian, rest.ravel(), rcond=1e-12)[0]
         error, length = np.linalg.norm(rest), 1.0
@@ -68,7 +69,9 @@ def turn_signs(
     return _turned(sphere, turned, norm, b), float(np.max(np.abs(s - turned), initial=0.0))
 
 
-def _turned(sphere: TokenMap, turned: Bool[np.ndarray, " h"], norm: Norm, b: Float[np.ndarray, " d"]) -> NormedMap:
+def _turned(
+    sphere: TokenMap, turned: Bool[np.ndarray, " h"], norm: Norm, b: Float[np.ndarray, " d"]
+) -> NormedMap:
     flipped = sphere.flipped(turned)  # of the same map of the sphere: its linear part is W
     network = replace(flipped, linear=np.zeros_like(flipped.linear), constant=flipped.constant - b)
     return NormedMap(norm, flipped.linear, b, network)

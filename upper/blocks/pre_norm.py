@@ -1,8 +1,8 @@
-"""Pre-norm blocks, B(X) = Z + N(n(Z)) with Z = X + F(n(X)): the network on the sphere, then the attention in the ball."""
+"""Pre-norm blocks, Z + N(n(Z)) with Z = X + F(n(X)): the network on the sphere, then the attention in the ball."""
 
 import numpy as np
 
-from attention import Block, FeedForward, Norm, Recorder, ValueOracle
+from attention import AttentionLayer, Block, FeedForward, Norm, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.ball import Ball, in_units_of_the_norm
@@ -65,7 +65,7 @@ def _attention(
         except NoPreimage as reason:
             recorder.step(str(reason), reach=reach, step_length=step_length)
             continue
-        if fit.layer is None:
+        if not isinstance(fit.layer, AttentionLayer):
             continue
         network = FeedForward(
             w1=g.network.u.T,

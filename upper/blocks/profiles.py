@@ -16,9 +16,9 @@ _STEP = 1e-4
 
 def curvature(name: Activation, t: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """act''(t), by central differences of act'."""
-    return (
-        activation(name, t + _STEP, derivative=True) - activation(name, t - _STEP, derivative=True)
-    ) / (2 * _STEP)
+    return (activation(name, t + _STEP, derivative=True) - activation(name, t - _STEP, derivative=True)) / (
+        2 * _STEP
+    )
 
 
 def fit_profiles(

@@ -14,7 +14,9 @@ def vectors_of(matrices: Float[np.ndarray, "*n q q"]) -> Float[np.ndarray, "*n s
     """Symmetric matrices as vectors of s = q (q + 1) / 2 entries with the same inner products."""
     q = matrices.shape[-1]
     i, j = np.triu_indices(q, 1)
-    return np.concatenate([np.diagonal(matrices, axis1=-2, axis2=-1), np.sqrt(2) * matrices[..., i, j]], axis=-1)
+    return np.concatenate(
+        [np.diagonal(matrices, axis1=-2, axis2=-1), np.sqrt(2) * matrices[..., i, j]], axis=-1
+    )
 
 
 def squares(x: Float[np.ndarray, "n q"]) -> Float[np.ndarray, "n s"]:

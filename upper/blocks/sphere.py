@@ -84,7 +84,10 @@ def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.ra
 
     def beside(directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second differences along unit directions (p, s, d), in the angle."""
-        near = np.cos(step) * centres[:, None] + np.sin(step) * np.array([1.0, -1.0])[:, None, None, None] * directions
+        near = (
+            np.cos(step) * centres[:, None]
+            + np.sin(step) * np.array([1.0, -1.0])[:, None, None, None] * directions
+        )
         ahead, behind = sphere(radius * near)
         return (ahead - behind) / (2 * step), (ahead + behind - 2 * values[:, None]) / step**2
 

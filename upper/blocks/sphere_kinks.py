@@ -1,4 +1,4 @@
-"""ReLU on the sphere: kinks on great circles show the neurons of a pre-norm block, as those on lines do without norms."""
+"""ReLU on the sphere: kinks on great circles show neurons, as kinks on lines do without norms."""
 
 from dataclasses import dataclass
 
@@ -39,6 +39,9 @@ class _Search:
 
 
 _SEARCH = _Search()
+# Steps of Newton's method for the place of a kink; there the difference of its sides is 0 to this, relative to what it
+# is at the end of its arc, or of one of this length.
+_NEWTON, _PARALLEL, _SHORTEST = 4, 1e-6, 1e-3
 
 
 def is_piecewise(sphere: Sphere, rng: np.random.Generator) -> bool:
@@ -55,7 +58,9 @@ def _on_circle(basis: Float[np.ndarray, "2 d"], angles: Float[np.ndarray, "*n"])
     return np.cos(angles)[..., None] * basis[0] + np.sin(angles)[..., None] * basis[1]
 
 
-def _combination(angles: Float[np.ndarray, "n 4"], values: Float[np.ndarray, "n 4 d"]) -> Float[np.ndarray, "n d"]:
+def _combination(
+    angles: Float[np.ndarray, "n 4"], values: Float[np.ndarray, "n 4 d"]
+) -> Float[np.ndarray, "n d"]:
     """The combination of four values that is 0 for all of cos, sin and 1, with coefficients of at most 1."""
     design = np.stack([np.cos(angles), np.sin(angles), np.ones_like(angles)], axis=1)
     null = np.linalg.svd(design)[2][:, 3]
@@ -102,8 +107,8 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
         angles = np.concatenate([angles, new])
         values = np.concatenate([values, sphere(np.sqrt(sphere.dim) * _on_circle(basis, new))])
         angles = angles % (2 * np.pi)
-        order = np.argsort(angles)
-        angles, values = angles[order], values[order]
+        ascending = np.argsort(angles)
+        angles, values = angles[ascending], values[ascending]
 
 
 def _between_pieces(
@@ -120,28 +125,27 @@ def _between_pieces(
             index = (np.arange(first, first + 4)) % n
             near = (angles[index] - angles[i] + np.pi) % (2 * np.pi) - np.pi
             sides.append(np.linalg.lstsq(_near(near), values[index], rcond=None)[0])
+        # the difference is v times a sinusoid, which crosses 0 upwards in the arc
         difference = sides[1] - sides[0]
-        length = (angles[(i + 1) % n] - angles[i]) % (2 * np.pi)
         jump = difference[1]
         size = float(jump @ jump)
-        if size == 0:
+        length = float((angles[(i + 1) % n] - angles[i]) % (2 * np.pi))
+        sinusoid = difference @ jump / size if size else np.zeros(3)
+        start, end = _near(np.array([0.0, length])) @ sinusoid
+        if not start <= 0 <= end or start == end:
             continue
-        # the difference is v times a sinusoid that crosses 0 in the arc
-        at, ahead = ((_near(np.array([x])) @ difference)[0] @ jump / size for x in (0.0, length))
-        if at > 0 or ahead < 0 or at == ahead:
-            continue
-        place = -at
-        for _ in range(4):
-            row = _near(np.array([place]))[0] @ difference @ jump / size
-            slope = np.array([0.0, np.cos(place), np.sin(place)]) @ difference @ jump / size
-            place -= row / slope
-        if not 0 <= place <= length:
-            continue
-        off = (_near(np.array([place]))[0] @ difference)
-        if np.linalg.norm(off) > 1e-6 * np.sqrt(size) * max(length, 1e-3):
-            continue
-        kinks[i] = (float((angles[i] + place) % (2 * np.pi)), np.array([0.0, np.cos(place), np.sin(place)]) @ difference)
+        place = -start  # the slope at 0 is 1
+        for _ in range(_NEWTON):
+            place -= float(_near(np.array([place]))[0] @ sinusoid / (_slope_near(place) @ sinusoid))
+        left = float(np.linalg.norm(_near(np.array([place]))[0] @ difference))
+        if 0 <= place <= length and left < _PARALLEL * np.sqrt(size) * max(length, _SHORTEST):
+            kinks[i] = float((angles[i] + place) % (2 * np.pi)), _slope_near(place) @ difference
     return kinks
+
+
+def _slope_near(x: float) -> Float[np.ndarray, " 3"]:
+    """The derivatives of `_near`."""
+    return np.array([0.0, np.cos(x), np.sin(x)])
 
 
 def _near(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 3"]:
@@ -244,13 +248,18 @@ def _across(
     owner[pairs] = np.arange(len(pairs))[:, None]
     widths = (np.roll(circle.angles, -1) - circle.angles) % (2 * np.pi)  # of the piece after each kink
     bases = _bases(widths, owner, max(1, int(by.group * sphere.dim)))
-    slopes = [_slopes(sphere, circle, i, widths[i], others) for i in bases]
-    if any(slope is None for slope in slopes):
-        return None
+    slopes = []
+    for i in bases:
+        slope = _slopes(sphere, circle, i, widths[i], others)
+        if slope is None:
+            return None
+        slopes.append(slope)
     sums, weights = np.zeros((len(pairs), len(others))), np.zeros(len(pairs))
     turned = np.zeros(count)  # the sign of t' at each kink: on after the first of a pair
     turned[pairs[:, 0]], turned[pairs[:, 1]] = 1.0, -1.0
-    for here, ahead, before, after in zip(bases, np.roll(bases, -1), slopes, slopes[1:] + slopes[:1], strict=True):
+    for here, ahead, before, after in zip(
+        bases, np.roll(bases, -1), slopes, slopes[1:] + slopes[:1], strict=True
+    ):
         group = np.arange(here + 1, ahead + 1 + (count if ahead <= here else 0)) % count
         outputs = turned[group, None] * v[owner[group]]
         solved, *_ = np.linalg.lstsq(outputs.T, (after - before).T, rcond=None)

@@ -17,7 +17,8 @@ def normed(seed, *, dim=24, width=48, heads=2, kind="gelu", eps=1e-5, centred=Tr
     block = make_nice_block(heads=heads, dim=dim, width=width, activation=kind, rng=seed)
     rng = np.random.default_rng([seed, 1])
     norms = tuple(
-        Norm(1 + 0.2 * rng.standard_normal(dim), 0.1 * rng.standard_normal(dim), eps, centred) for _ in range(2)
+        Norm(1 + 0.2 * rng.standard_normal(dim), 0.1 * rng.standard_normal(dim), eps, centred)
+        for _ in range(2)
     )
     return replace(block, norms=norms)
 
