@@ -10,12 +10,23 @@ from attention.feed_forward import activation
 from upper.blocks.kinks import Ask
 from upper.blocks.normed_map import NormedMap
 
-# Tokens have entries of these sizes, half of them each; queries for every unknown over d.
-_LENGTHS, _QUERIES, _MORE = (8.0, 4.0), 1.5, 20
-_STEPS, _FACTORISATIONS, _RIDGE = 40, 4, 1e-13
-# A step that leaves more than this share asks for a new derivative; one that leaves more than all is not taken.
-_SLOW = 0.5
-_EXACT = 1e-15
+
+@dataclass(frozen=True)
+class _Rules:
+    """How the fit runs; on nice blocks a step leaves .05 to .1 of the error, and one factorisation is enough."""
+
+    #: the sizes of tokens' entries, half of them each: n(z) - n(x) is then a tenth, which shows b
+    lengths: tuple[float, float] = (8.0, 4.0)
+    queries: float = 1.5  #: for every unknown over d
+    more: int = 20  #: queries besides
+    steps: int = 40
+    factorisations: int = 4
+    slow: float = 0.5  #: a step that leaves more than this share asks for a new derivative
+    exact: float = 1e-15  #: the error at which the fit ends
+    ridge: float = 1e-13  #: of the scaled normal matrix: the scale of ReLU is not determined
+
+
+_RULES = _Rules()
 
 
 @dataclass(frozen=True)
@@ -49,8 +60,8 @@ def fit_normed(
     for each of the few factorisations. `space` has the orthonormal rows in which n(x) lies.
     """
     h, d = g.network.u.shape
-    n = int(_QUERIES * (2 * h + d)) + _MORE
-    x = np.resize(_LENGTHS, (n, 1)) * rng.standard_normal((n, d))
+    n = int(_RULES.queries * (2 * h + d)) + _RULES.more
+    x = np.resize(_RULES.lengths, (n, 1)) * rng.standard_normal((n, d))
     answers = ask(x)
     moved = answers - x
     size = float(np.linalg.norm(moved))
@@ -58,7 +69,7 @@ def fit_normed(
     rest = answers - g(x)
     error = float(np.linalg.norm(rest)) / size
     derivative, factorised = None, 0
-    for _ in range(_STEPS):
+    for _ in range(_RULES.steps):
         if derivative is None:
             derivative = _derivative(g, x, nx, space)
             factorised += 1
@@ -67,10 +78,10 @@ def fit_normed(
         new = _with_linear(replace(g, b=g.b + bias, network=network), x, nx, moved, space)
         rest = answers - new(x)
         new_error = float(np.linalg.norm(rest)) / size
-        slow = not new_error < _SLOW * error
+        slow = not new_error < _RULES.slow * error
         if not slow or new_error < error:
             g, error = new, new_error
-        if error < _EXACT or (slow and factorised == _FACTORISATIONS):
+        if error < _RULES.exact or (slow and factorised == _RULES.factorisations):
             break
         if slow:
             derivative, rest = None, answers - g(x)
@@ -114,5 +125,5 @@ def _derivative(g: NormedMap, x: np.ndarray, nx: np.ndarray, space: np.ndarray) 
     size = np.sqrt(np.maximum(np.diag(whole), np.finfo(float).tiny))
     whole /= size
     whole /= size[:, None]
-    whole[np.diag_indices_from(whole)] += _RIDGE
+    whole[np.diag_indices_from(whole)] += _RULES.ridge
     return _Derivative(basis, neurons, v, bias, cho_factor(whole, lower=True, overwrite_a=True), size)

@@ -7,11 +7,11 @@ from jaxtyping import Float
 
 from attention.norm import Norm
 from upper.blocks.kinks import Ask
+from upper.blocks.row_newton import newton_rows
 from upper.blocks.token_map import TokenMap
 
-_STEPS, _HALVINGS = 60, 30
+# The error at which a row is done, and that of one that is found, relative to its answer; steps of paths.
 _SOLVED, _FOUND = 1e-14, 1e-9
-_AT_ONCE = 2**22
 _PATHS = (8, 64)
 
 
@@ -76,34 +76,9 @@ class NormedMap:
         return z
 
     def _by_newton(self, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        z = z.copy()
-        off = y - self.behind(z)
-        size = np.linalg.norm(off, axis=1)
         scale = 1 + np.linalg.norm(y, axis=1)
-        moving = np.arange(len(y))
-        at_once = max(1, _AT_ONCE // y.shape[1] ** 2)
-        for _ in range(_STEPS):
-            moving = moving[size[moving] > _SOLVED * scale[moving]]
-            if not len(moving):
-                break
-            steps = np.empty((len(moving), y.shape[1]))
-            for i in range(0, len(moving), at_once):
-                rows = moving[i : i + at_once]
-                slopes = np.swapaxes(self._slopes(z[rows]), 1, 2)
-                steps[i : i + at_once] = np.linalg.solve(slopes, off[rows][..., None])[..., 0]
-            left, length = np.arange(len(moving)), 1.0
-            for _ in range(_HALVINGS):
-                rows = moving[left]
-                new = z[rows] + length * steps[left]
-                new_off = y[rows] - self.behind(new)
-                better = np.linalg.norm(new_off, axis=1) < size[rows]
-                z[rows[better]], off[rows[better]] = new[better], new_off[better]
-                size[rows[better]] = np.linalg.norm(new_off[better], axis=1)
-                left, length = left[~better], length / 2
-                if not len(left):
-                    break
-            moving = np.delete(moving, left)
-        return z, size <= _FOUND * scale
+        z, off = newton_rows(self.behind, self._slopes, y, z, _SOLVED * scale)
+        return z, off <= _FOUND * scale
 
 
 def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> float:

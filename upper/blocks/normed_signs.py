@@ -1,6 +1,6 @@
 """Signs of neurons behind a norm: a turned neuron and the linear map are one on the sphere, but not near the origin."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,9 +11,22 @@ from upper.blocks.kinks import Ask
 from upper.blocks.normed_map import NormedMap
 from upper.blocks.token_map import TokenMap
 
-# Tokens have entries of this size: n(z) - n(x) is an eighth, and z the rest. Queries for every unknown over d.
-_LENGTH, _QUERIES, _MORE = 8.0, 4.0, 20
-_STEPS, _SHORTEST, _ENOUGH = 30, 1e-3, 0.9
+
+@dataclass(frozen=True)
+class _Rules:
+    """How signs are fitted; on nice blocks 4 steps end within .002 of zeros and ones."""
+
+    length: float = (
+        8.0  #: of tokens' entries: n(z) - n(x) is then an eighth, so the equations are nearly quadratic
+    )
+    queries: float = 4.0  #: for every unknown over d
+    more: int = 20  #: queries besides
+    steps: int = 30
+    shortest: float = 1e-3  #: of a step's halvings
+    enough: float = 0.9  #: a step that leaves more than this share of the error is the last
+
+
+_RULES = _Rules()
 
 
 def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator) -> tuple[NormedMap, float]:
@@ -25,8 +38,8 @@ def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator)
     """
     h, d = sphere.u.shape
     free = h if sphere.activation != "tanh" else 0
-    n = int(_QUERIES * (h + d) / d) + _MORE
-    x = _LENGTH * rng.standard_normal((n, d))
+    n = int(_RULES.queries * (h + d) / d) + _RULES.more
+    x = _RULES.length * rng.standard_normal((n, d))
     answers = ask(x)
     nx = norm(x)
     products = nx @ sphere.u.T
@@ -39,7 +52,7 @@ def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator)
 
     s, b = np.full(h, 0.5 if free else 0.0), np.zeros(d)
     z, t, rest = residual(s, b)
-    for _ in range(_STEPS):
+    for _ in range(_RULES.steps):
         slope = activation(sphere.activation, t, derivative=True) - s
 
         def through(moved: np.ndarray, z: np.ndarray = z, slope: np.ndarray = slope) -> np.ndarray:
@@ -53,7 +66,7 @@ def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator)
         jacobian = np.swapaxes(np.concatenate([by_s, by_b], axis=1), 1, 2).reshape(n * d, -1)
         step = np.linalg.lstsq(jacobian, rest.ravel(), rcond=1e-12)[0]
         error, length = np.linalg.norm(rest), 1.0
-        while length > _SHORTEST:
+        while length > _RULES.shortest:
             new_s, new_b = s.copy(), b + length * step[free:]
             new_s[:free] += length * step[:free]
             new = residual(new_s, new_b)
@@ -63,7 +76,7 @@ def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator)
         else:
             break
         s, b, (z, t, rest) = new_s, new_b, new
-        if np.linalg.norm(rest) > _ENOUGH * error:
+        if np.linalg.norm(rest) > _RULES.enough * error:
             break
     turned = s > 0.5
     return _turned(sphere, turned, norm, b), float(np.max(np.abs(s - turned), initial=0.0))

@@ -1,24 +1,35 @@
 """Neurons along a great circle: which sinusoid alpha cos + beta sin + a has these values of act'', up to a factor."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float
 
 from attention.feed_forward import Activation, activation
 
-# Random starts in a round and rounds at most; a misfit below this, relative to the profile, is right.
-_STARTS, ROUNDS, _RIGHT = 24, 8, 2e-4
-_STEPS, _LONGEST, _DAMPING = 60, 1.5, 1e-2
-# Standard deviations of the starts of alpha and beta, and of a
-_SPREAD = (1.3, 1.3, 0.7)
-# Step of the differences that give act'' and its derivative
-_STEP = 1e-4
+
+@dataclass(frozen=True)
+class _Descent:
+    """How profiles are fitted; on nice blocks right fits have misfits of 2e-5 to 5e-5, and others above 1e-3."""
+
+    right: float = 2e-4  #: a misfit below this, relative to the profile, is right
+    starts: int = 24  #: random starts in a round, of which a nice neuron needs a few
+    rounds: int = 8
+    #: standard deviations of the starts of alpha, beta and a
+    spread: tuple[float, float, float] = (1.3, 1.3, 0.7)
+    steps: int = 60  #: most fits end in 20
+    longest: float = 1.5  #: of a step: longer ones leave the range where act'' is not 0
+    damping: float = 1e-2
+    difference: float = 1e-4  #: the step of differences of act', for 1e-8 in its second derivative
+
+
+_DESCENT = _Descent()
 
 
 def curvature(name: Activation, t: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """act''(t), by central differences of act'."""
-    return (activation(name, t + _STEP, derivative=True) - activation(name, t - _STEP, derivative=True)) / (
-        2 * _STEP
-    )
+    h = _DESCENT.difference
+    return (activation(name, t + h, derivative=True) - activation(name, t - h, derivative=True)) / (2 * h)
 
 
 def fit_profiles(
@@ -27,7 +38,7 @@ def fit_profiles(
     angles: Float[np.ndarray, " p"],
     rng: np.random.Generator,
     *,
-    rounds: int = ROUNDS,
+    rounds: int = _DESCENT.rounds,
 ) -> tuple[Float[np.ndarray, "h 3"], Float[np.ndarray, " h"]]:
     """alpha, beta and a for each profile, up to their common sign, and the misfit relative to the profile.
 
@@ -38,10 +49,10 @@ def fit_profiles(
     y = profiles / np.linalg.norm(profiles, axis=1, keepdims=True)
     best, least = np.zeros((len(y), 3)), np.full(len(y), np.inf)
     for _ in range(rounds):
-        todo = np.flatnonzero(least > _RIGHT)
+        todo = np.flatnonzero(least > _DESCENT.right)
         if not len(todo):
             break
-        start = rng.standard_normal((len(todo), _STARTS, 3)) * _SPREAD
+        start = rng.standard_normal((len(todo), _DESCENT.starts, 3)) * _DESCENT.spread
         fitted, misfit = _descend(name, start, y[todo, None], wave)
         pick = misfit.argmin(axis=1), np.arange(len(todo))
         better = misfit[pick[::-1]] < least[todo]
@@ -62,12 +73,13 @@ def _descend(
         factor = np.sum(bend / size * y, axis=-1, keepdims=True)
         return y - factor * bend / size, t, bend / size, size, factor
 
+    h = _DESCENT.difference
     state = residual(parameters)
     cost = np.sum(state[0] ** 2, axis=-1)
-    damping = np.full(cost.shape, _DAMPING)
-    for _ in range(_STEPS):
+    damping = np.full(cost.shape, _DESCENT.damping)
+    for _ in range(_DESCENT.steps):
         rest, t, unit, size, factor = state
-        slope = (curvature(name, t + _STEP) - curvature(name, t - _STEP)) / (2 * _STEP)
+        slope = (curvature(name, t + h) - curvature(name, t - h)) / (2 * h)
         jacobian = (factor * slope / size)[..., None] * wave
         jacobian -= unit[..., None] * np.sum(unit[..., None] * jacobian, axis=-2, keepdims=True)
         normal = np.swapaxes(jacobian, -1, -2) @ jacobian
@@ -75,7 +87,7 @@ def _descend(
         normal += (damping * mean)[..., None, None] * np.eye(3)
         step = np.linalg.solve(normal, np.sum(jacobian * rest[..., None], axis=-2)[..., None])[..., 0]
         length = np.linalg.norm(step, axis=-1, keepdims=True)
-        step *= np.minimum(1, _LONGEST / np.maximum(length, np.finfo(float).eps))
+        step *= np.minimum(1, _DESCENT.longest / np.maximum(length, np.finfo(float).eps))
         new = residual(parameters + step)
         new_cost = np.sum(new[0] ** 2, axis=-1)
         better = new_cost < cost

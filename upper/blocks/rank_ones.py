@@ -1,13 +1,25 @@
 """All matrices of rank one in a space of symmetric matrices, by the subspace power method."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float
 
-# Added to each step of the power method, and steps at most; a point whose matrix lies in the space to this is found.
-_SHIFT, _STEPS, _CLOSE = 0.1, 400, 1e-4
-_STILL = 1e-14
-# Two points are one above this cosine; starts for each matrix that is looked for, and rounds of them at most.
-_SAME, _STARTS, _ROUNDS = 0.999, 2, 30
+
+@dataclass(frozen=True)
+class _PowerMethod:
+    """How the power method runs; with 2 starts a matrix, nice blocks need 2 to 4 rounds."""
+
+    shift: float = 0.1  #: added to each step, as the reference advises
+    steps: int = 400
+    still: float = 1e-14  #: a point that moves by less ends the steps
+    close: float = 1e-4  #: a matrix of rank one that is in the space to this is found
+    same: float = 0.999  #: two points are one above this cosine
+    starts: int = 2  #: for each matrix that is looked for
+    rounds: int = 30
+
+
+_BY = _PowerMethod()
 
 
 def vectors_of(matrices: Float[np.ndarray, "*n q q"]) -> Float[np.ndarray, "*n s"]:
@@ -50,19 +62,19 @@ def rank_ones(
     """
     q = int((np.sqrt(8 * basis.shape[1] + 1) - 1) / 2)
     found = np.zeros((0, q))
-    for _ in range(_ROUNDS):
-        x = rng.standard_normal((_STARTS * count + 16, q))
+    for _ in range(_BY.rounds):
+        x = rng.standard_normal((_BY.starts * count + 16, q))
         x /= np.linalg.norm(x, axis=1, keepdims=True)
-        for _ in range(_STEPS):
-            new = _applied((squares(x) @ basis.T) @ basis, x) + _SHIFT * x
+        for _ in range(_BY.steps):
+            new = _applied((squares(x) @ basis.T) @ basis, x) + _BY.shift * x
             new /= np.linalg.norm(new, axis=1, keepdims=True)
             moved = np.max(1 - np.abs(np.sum(x * new, axis=1)))
             x = new
-            if moved < _STILL:
+            if moved < _BY.still:
                 break
-        inside = x[np.linalg.norm(squares(x) @ basis.T, axis=1) > 1 - _CLOSE]
+        inside = x[np.linalg.norm(squares(x) @ basis.T, axis=1) > 1 - _BY.close]
         for point in inside:
-            if not len(found) or np.abs(found @ point).max() < _SAME:
+            if not len(found) or np.abs(found @ point).max() < _BY.same:
                 found = np.concatenate([found, point[None]])
         if len(found) >= count:
             return found if len(found) == count else None
