@@ -152,7 +152,7 @@ def far_away(scale: Scale, rng: Generator, *, bias: float = 1.0) -> Iterator[Com
     dim, width = (8, 20) if scale is Scale.QUICK else (32, 128)
     norm = Norm.plain(dim)
     block = replace(make_nice_block(heads=2, dim=dim, width=width, rng=rng), norms=(norm, norm))
-    net, w = block.network, block.layer.w.sum(axis=0)
+    layer, net = block.layer, block.network
     n = norm(1e9 * rng.standard_normal((40, dim)))
     turned = rng.random(width) < 0.5
     turned[0] = True
@@ -160,12 +160,14 @@ def far_away(scale: Scale, rng: Generator, *, bias: float = 1.0) -> Iterator[Com
     onto = np.eye(dim) - 1 / dim
     other = replace(
         block,
-        layer=replace(block.layer, w=np.concatenate([block.layer.w, (onto @ net.w1[:, turned] @ net.w2[turned])[None]]),
-                      theta=np.concatenate([block.layer.theta, np.zeros((1, dim, dim))]),
-                      key_bias=np.concatenate([block.layer.key_bias, np.zeros((1, dim))])),
+        layer=AttentionLayer(
+            np.concatenate([layer.theta, np.zeros((1, dim, dim))]),
+            np.concatenate([layer.w, (onto @ net.w1[:, turned] @ net.w2[turned])[None]]),
+            bias=layer.bias,
+        ),
         network=replace(net, w1=net.w1 * sign, b1=net.b1 * sign, b2=net.b2 + net.b1[turned] @ net.w2[turned]),
-    )  # fmt: skip
-    sphere = n @ w + bias * block.layer.bias + net(n) - n
+    )
+    sphere = n @ layer.w.sum(axis=0) + bias * np.asarray(layer.bias) + net(n) - n
     terms = []
     for one in (block, other):
         near, far = (r * (one((r * n)[:, None])[:, 0] - r * n - sphere) for r in (1e4, 2e4))
