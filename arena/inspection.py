@@ -17,7 +17,7 @@ from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
 from lower import Verification, verify_instance
-from lower.instance import unknown_entries
+from lower.instance_files import unknown_entries
 from lwe import LWRFamily, known_reductions
 from lwe.reductions import Reductions
 
