@@ -91,6 +91,9 @@ def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> floa
     moved = g.inverse(ask(x), x) - x - g.b
     whole = direction @ g.w
     shares = moved @ whole / (whole @ whole)
-    usable = np.flatnonzero(np.isfinite(shares) & (shares > 0) & (shares < 1))
-    best = usable[np.argmin(np.abs(shares[usable] ** 2 - 0.5))] if len(usable) else 0
-    return float(lengths[best] ** 2 * (1 / shares[best] ** 2 - 1)) if len(usable) else 0.0
+    usable = np.isfinite(shares) & (shares > 0) & (shares < 1)
+    if not usable.any():
+        return 0.0
+    # a share near 1/sqrt(2) tells most
+    best = np.argmin(np.where(usable, np.abs(shares**2 - 0.5), np.inf))
+    return float(lengths[best] ** 2 * (1 / shares[best] ** 2 - 1))

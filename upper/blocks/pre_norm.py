@@ -57,10 +57,10 @@ def behind_norms(
     space = sphere.basis(rng)
     for _ in range(_RULES.turns):
         g, error = fit_normed(ask, g, space, rng)
+        g = g.with_eps(find_eps(g, ask, sphere.dim, rng))
         recorder.step("All parameters of one token", error=error, eps=g.norm.eps)
         if error < _RULES.exact:
             break
-        g = g.with_eps(find_eps(g, ask, sphere.dim, rng))
     return _attention(oracle, g, rng, recorder)
 
 
