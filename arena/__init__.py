@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from arena.learning import learn
     from arena.recovery import recover
     from arena.results import Results
+    from arena.target import Target
     from arena.target_files import load_target, save_target
     from arena.targets import (
-        Target,
         block_target,
         checkpoint_target,
         family_target,

@@ -11,7 +11,7 @@ import lwe
 from arena.formats import aligned, folded
 from arena.names import find_names
 from arena.samples import open_samples
-from arena.targets import Target
+from arena.target import Target
 from attention.foreign import printable
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
 from lwe import (

@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from arena.fitting import fit_target, target_stream
 from arena.learner_table import Budgets, DoesNotApplyError, LearnerEntry
 from arena.learners import set_up_for
 from arena.records import Cell, Status, TracePoint
-from arena.targets import Target
+from arena.target import Target
 from lower import FAMILIES
 from runs import Cell as EngineCell
 from runs import Result, fingerprint
@@ -38,11 +37,11 @@ def run_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -
 
     Notes
     -----
-    Apart from the seconds, equal versions give equal bits in any process and any order; see `fit_target`.
+    Apart from the seconds, equal versions give equal bits in any process and any order; see `Target.fit`.
     """
     key = (target.name, entry.name, seed)
     try:
-        fit, measures = fit_target(target, entry.build(target, budgets), seed)
+        fit, measures = target.fit(entry.build(target, budgets), seed)
     except DoesNotApplyError as error:
         return Cell(*key, Status.NOT_APPLICABLE, message=str(error))
     except ImportError as error:
@@ -70,7 +69,7 @@ def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets
     family = None if target.instance is None else unwrap(FAMILIES[target.instance.family.name])
     arguments = {
         "target": asdict(target.record),
-        "stream": target_stream(target),
+        "stream": target.stream,
         "learner": asdict(entry.record(learners)),
         "set_up": fingerprint((learners or [entry.build, budgets], target.inputs, family)),
         "seed": seed,

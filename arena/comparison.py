@@ -15,8 +15,9 @@ from arena.learner_table import PRESETS, Budgets, LearnerEntry
 from arena.learners import as_learners, require_engine, set_up_for
 from arena.records import Cell
 from arena.results import Results
+from arena.target import Target
 from arena.target_files import load_targets
-from arena.targets import Target, preset_targets
+from arena.targets import preset_targets
 from attention import Learner
 from attention.validation import PositiveInt, checked
 from runs import Cell as EngineCell

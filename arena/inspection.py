@@ -10,14 +10,14 @@ import numpy as np
 
 from arena.formats import as_plain
 from arena.records import TargetRecord
+from arena.target import FROM_CHECKPOINT, Target, describe_import
 from arena.target_files import load_target
-from arena.targets import FROM_CHECKPOINT, Target, describe_import
 from attention import Block
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
 from lower import Verification, verify_instance
-from lower.instance import unknown_entries
+from lower.instance_files import unknown_entries
 from lwe import LWRFamily, known_reductions
 from lwe.reductions import Reductions
 

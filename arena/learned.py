@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.formats import as_plain, plural
 from arena.records import LearnerRecord
-from arena.targets import Target
+from arena.target import Target
 from attention import AttentionLayer, Block, Fit, Outcome, save_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath

@@ -10,7 +10,7 @@ import lwe
 import sq
 import upper
 from arena.records import LearnerRecord
-from arena.targets import Target
+from arena.target import Target
 from attention import Learner
 from attention.foreign import printable
 from attention.learning import access_of

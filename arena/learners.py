@@ -10,7 +10,7 @@ from typing import Any
 import upper
 from arena.learner_table import LEARNERS, Budgets, LearnerEntry
 from arena.names import find_name, object_of_file
-from arena.targets import Target
+from arena.target import Target
 from attention import Learner
 from attention.validation import check
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from arena.fitting import fit_target
 from arena.learned import Learned
 from arena.learner_table import PRESETS, LearnerEntry
 from arena.learners import one_learner, require_engine
 from arena.sources import AskedFunction, GivenExamples, holds_examples
+from arena.target import Target
 from arena.target_files import load_target
-from arena.targets import InputsName, Target
+from arena.targets import InputsName
 from attention import Learner
 from attention.fits import Progress
 from attention.learning import access_of
@@ -153,7 +153,7 @@ def learn(
     record = entry.record([built])
     if isinstance(opened, Target):
         added = noise or 0.0
-        fit, measures = fit_target(opened, built, seed, noise=added, progress=progress)
+        fit, measures = opened.fit(built, seed, noise=added, progress=progress)
         return Learned(record, seed, fit, opened.title, measures, opened, added)
     if isinstance(opened, GivenExamples) and noise is not None:
         raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")

@@ -3,13 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from statistics import median
 from typing import Any
 
+from arena.formats import csv_text
 from attention.evaluation import percent
-from attention.foreign import escaped
+from attention.foreign import escaped, json_text
 from lower import Certificate
 
 
@@ -218,3 +219,120 @@ def summarise(cells: Sequence[Cell]) -> Summary:
 def _median(values: Iterable[float | int | None]) -> float:
     present = [value for value in values if value is not None]
     return float(median(present)) if present else math.nan
+
+
+TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
+"""What a row about a fit says of its target; the names of these columns begin with ``target_``."""
+
+FORMAT = "attention-bounds results 2"
+"""What the JSON of a comparison says it is."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """A whole comparison: its targets, learners and cells, found by name and summed up.
+
+    Attributes
+    ----------
+    made : dict
+        How it was made: command, preset, versions, seconds, seeds, jobs.
+    targets, learners : tuple of TargetRecord, tuple of LearnerRecord
+        In the order they were given.
+    cells : tuple of Cell
+        One per target, learner and seed.
+    """
+
+    made: dict[str, Any]
+    targets: tuple[TargetRecord, ...]
+    learners: tuple[LearnerRecord, ...]
+    cells: tuple[Cell, ...]
+
+    def __post_init__(self) -> None:
+        """Check that names are unique, and that every cell names a target and a learner."""
+        make_printable(self)
+        for name in ("targets", "learners", "cells"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for what, records in (("target", self.targets), ("learner", self.learners)):
+            names = Counter(record.name for record in records)
+            if twice := [name for name, times in names.items() if times > 1]:
+                raise ValueError(f"Two {what}s are named {twice[0]!r}: every {what} needs a name of its own.")
+            if strangers := [name for cell in self.cells if (name := getattr(cell, what)) not in names]:
+                raise ValueError(f"A cell names the {what} {strangers[0]!r}, which is not among the {what}s.")
+        keys = Counter((cell.target, cell.learner, cell.seed) for cell in self.cells)
+        if repeated := [key for key, times in keys.items() if times > 1]:
+            raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
+
+    @property
+    def shown(self) -> list[TargetRecord]:
+        """The targets in the order of display: those with a secret come last, otherwise in their own order."""
+        return sorted(self.targets, key=lambda target: target.certificate is not None)
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds each pair of target and learner has when the comparison is complete."""
+        most = max(Counter((cell.target, cell.learner) for cell in self.cells).values(), default=0)
+        return max(int(self.made.get("seeds", 0)), most)
+
+    @property
+    def interruption(self) -> str:
+        """Why the comparison stopped early and how far it got; empty if it is complete."""
+        if not (why := self.made.get("interrupted")):
+            return ""
+        whole = len(self.targets) * len(self.learners) * self.seeds
+        reason = "interactively" if why is True else why
+        return f"Stopped before the end ({reason}): {len(self.cells)} of {whole} fits are here."
+
+    def target(self, name: str) -> TargetRecord:
+        """The target of that name."""
+        return _named("target", self.targets, name)
+
+    def learner(self, name: str) -> LearnerRecord:
+        """The learner of that name."""
+        return _named("learner", self.learners, name)
+
+    def cell(self, target: str, learner: str) -> list[Cell]:
+        """The cells of a target and a learner, one per seed, in order of seeds."""
+        cells = [cell for cell in self.cells if (cell.target, cell.learner) == (target, learner)]
+        return sorted(cells, key=lambda cell: cell.seed)
+
+    def summary(self, target: str, learner: str) -> Summary:
+        """One learner on one target over all seeds."""
+        return summarise(self.cell(target, learner))
+
+    def tally(self, learner: str) -> dict[str, Counter[str]]:
+        """How often a learner got each verdict on the targets of each group, in the order of display."""
+        verdicts: dict[str, Counter[str]] = {}
+        for target in self.shown:
+            verdict = self.summary(target.name, learner).verdict
+            verdicts.setdefault(target.group, Counter())[verdict] += 1
+        return verdicts
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per cell, without its trace, with what is known of target and learner."""
+        rows = []
+        for cell in self.cells:
+            target = self.target(cell.target)
+            row = {part.name: getattr(cell, part.name) for part in fields(Cell) if part.name != "trace"}
+            row |= {f"target_{name}": getattr(target, name) for name in TARGET_COLUMNS}
+            rows.append(row | {"learner_title": self.learner(cell.learner).title})
+        return rows
+
+    def to_csv(self) -> str:
+        """The cells as CSV, one line each, without traces; text that a spreadsheet would run is made harmless."""
+        return csv_text(self.rows())
+
+    def to_json(self) -> str:
+        """As JSON text; `from_json` gives back equal records, every float to its last bit."""
+        return json_text({"format": FORMAT, **asdict(self)})
+
+
+def _named(what: str, records: Sequence[Any], name: str) -> Any:
+    for record in records:
+        if record.name == name:
+            return record
+    raise absent(what, name, [record.name for record in records])
+
+
+def absent(what: str, name: Any, present: Sequence[Any]) -> ValueError:
+    """The error that says what there is in place of a name."""
+    return ValueError(f"There is no {what} {name!r}: there are {', '.join(map(str, present)) or 'none'}.")

@@ -10,10 +10,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from arena.fitting import fit_target, identity
+from arena.content import identity
 from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import Record
-from arena.targets import InputsName, Target, checkpoint_target, inputs_named
+from arena.target import Target
+from arena.targets import InputsName, checkpoint_target, inputs_named
 from arena.views.page import data_link, template
 from attention import Fit, ValueOracle, read_checkpoint_layer
 from attention.checkpoints import checkpoint_layers
@@ -278,4 +279,4 @@ def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newto
 
 
 def _fitted(target: Target, learner: Any, seed: int, oracle: ValueOracle | None = None) -> Any:
-    return fit_target(target, learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)
+    return target.fit(learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)

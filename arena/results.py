@@ -1,42 +1,28 @@
 """A comparison: exact as JSON, as rows, cut down, and summed up over kinds of targets."""
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from arena.formats import csv_text
-from arena.records import Cell, LearnerRecord, Summary, TargetRecord, make_printable, summarise
+from arena.records import FORMAT, Comparison, absent
 from attention import FileFormatError
 from attention.files import FilePath, write_whole
-from attention.foreign import json_text, strict_json
+from attention.foreign import strict_json
 
 if TYPE_CHECKING:
     import pandas
 
     from arena.drawing import Drawing
 
-TARGET_COLUMNS = ("title", "kind", "label", "heads", "tokens", "dim", "seed")
-"""What a row about a fit says of its target; the names of these columns begin with ``target_``."""
-
-_FORMAT = "attention-bounds results 2"
-
 
 @dataclass(frozen=True, repr=False)
-class Results:
-    """A whole comparison, as `compare` returns it; a notebook shows its map of errors.
+class Results(Comparison):
+    """A comparison as `compare` returns it, with its forms: JSON, rows, table, figures and page.
 
-    Attributes
-    ----------
-    made : dict
-        How it was made: command, preset, versions, seconds, seeds, jobs.
-    targets, learners : tuple of TargetRecord, tuple of LearnerRecord
-        In the order they were given.
-    cells : tuple of Cell
-        One per target, learner and seed.
+    A notebook shows its map of errors.
 
     Examples
     --------
@@ -53,74 +39,9 @@ class Results:
     <Drawing: Error on the unknown part: 1 targets down, 1 learners across>
     """
 
-    made: dict[str, Any]
-    targets: tuple[TargetRecord, ...]
-    learners: tuple[LearnerRecord, ...]
-    cells: tuple[Cell, ...]
-
-    def __post_init__(self) -> None:
-        """Check that names are unique, and that every cell names a target and a learner."""
-        make_printable(self)
-        for name in ("targets", "learners", "cells"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        for what, records in (("target", self.targets), ("learner", self.learners)):
-            names = Counter(record.name for record in records)
-            if twice := [name for name, times in names.items() if times > 1]:
-                raise ValueError(f"Two {what}s are named {twice[0]!r}: every {what} needs a name of its own.")
-            if strangers := [name for cell in self.cells if (name := getattr(cell, what)) not in names]:
-                raise ValueError(f"A cell names the {what} {strangers[0]!r}, which is not among the {what}s.")
-        keys = Counter((cell.target, cell.learner, cell.seed) for cell in self.cells)
-        if repeated := [key for key, times in keys.items() if times > 1]:
-            raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
-
     def __repr__(self) -> str:
         sizes = f"{len(self.targets)} targets, {len(self.learners)} learners, {len(self.cells)} cells"
         return f"<Results: {sizes}>"
-
-    @property
-    def shown(self) -> list[TargetRecord]:
-        """The targets in the order of display: those with a secret come last, otherwise in their own order."""
-        return sorted(self.targets, key=lambda target: target.certificate is not None)
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds each pair of target and learner has when the comparison is complete."""
-        most = max(Counter((cell.target, cell.learner) for cell in self.cells).values(), default=0)
-        return max(int(self.made.get("seeds", 0)), most)
-
-    @property
-    def interruption(self) -> str:
-        """Why the comparison stopped early and how far it got; empty if it is complete."""
-        if not (why := self.made.get("interrupted")):
-            return ""
-        whole = len(self.targets) * len(self.learners) * self.seeds
-        reason = "interactively" if why is True else why
-        return f"Stopped before the end ({reason}): {len(self.cells)} of {whole} fits are here."
-
-    def target(self, name: str) -> TargetRecord:
-        """The target of that name."""
-        return _named("target", self.targets, name)
-
-    def learner(self, name: str) -> LearnerRecord:
-        """The learner of that name."""
-        return _named("learner", self.learners, name)
-
-    def cell(self, target: str, learner: str) -> list[Cell]:
-        """The cells of a target and a learner, one per seed, in order of seeds."""
-        cells = [cell for cell in self.cells if (cell.target, cell.learner) == (target, learner)]
-        return sorted(cells, key=lambda cell: cell.seed)
-
-    def summary(self, target: str, learner: str) -> Summary:
-        """One learner on one target over all seeds."""
-        return summarise(self.cell(target, learner))
-
-    def tally(self, learner: str) -> dict[str, Counter[str]]:
-        """How often a learner got each verdict on the targets of each group, in the order of display."""
-        verdicts: dict[str, Counter[str]] = {}
-        for target in self.shown:
-            verdict = self.summary(target.name, learner).verdict
-            verdicts.setdefault(target.group, Counter())[verdict] += 1
-        return verdicts
 
     def only(
         self,
@@ -143,29 +64,11 @@ class Results:
             tuple(cell for cell in cells if cell.seed in drawn),
         )
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per cell, without its trace, with what is known of target and learner."""
-        rows = []
-        for cell in self.cells:
-            target = self.target(cell.target)
-            row = {part.name: getattr(cell, part.name) for part in fields(Cell) if part.name != "trace"}
-            row |= {f"target_{name}": getattr(target, name) for name in TARGET_COLUMNS}
-            rows.append(row | {"learner_title": self.learner(cell.learner).title})
-        return rows
-
-    def to_csv(self) -> str:
-        """The cells as CSV, one line each, without traces; text that a spreadsheet would run is made harmless."""
-        return csv_text(self.rows())
-
     def to_pandas(self) -> "pandas.DataFrame":
         """The same as a data frame, by pandas, of the extra ``tables``; `to_csv` does without."""
         import pandas
 
         return pandas.DataFrame(self.rows())
-
-    def to_json(self) -> str:
-        """As JSON text; `from_json` gives back equal records, every float to its last bit."""
-        return json_text({"format": _FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
@@ -174,8 +77,8 @@ class Results:
             data = strict_json(text)
         except ValueError as error:
             raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
-        if not isinstance(data, dict) or data.get("format") != _FORMAT:
-            raise ValueError(f"This is not a comparison of the format {_FORMAT!r}: compare again.")
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f"This is not a comparison of the format {FORMAT!r}: compare again.")
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
@@ -198,7 +101,7 @@ class Results:
             why = f"{path}: {error}"
         raise FileFormatError(why)
 
-    # Views import results. The methods that show a comparison therefore import their view when they are called.
+    # The methods that show a comparison import their view when they are called: it loads matplotlib or jinja2.
 
     def save(self, folder: FilePath) -> tuple[Path, Path]:
         """Write results.json, which `load` reads, and index.html into a folder; a missing folder is made.
@@ -250,16 +153,5 @@ def _chosen(what: str, present: Sequence[Any], wanted: Any) -> set[Any]:
         return set(present)
     wanted = [wanted] if isinstance(wanted, str | int) else list(wanted)
     if strangers := [item for item in wanted if item not in present]:
-        raise _absent(what, strangers[0], present)
+        raise absent(what, strangers[0], present)
     return set(wanted)
-
-
-def _named(what: str, records: Sequence[Any], name: str) -> Any:
-    for record in records:
-        if record.name == name:
-            return record
-    raise _absent(what, name, [record.name for record in records])
-
-
-def _absent(what: str, name: Any, present: Sequence[Any]) -> ValueError:
-    return ValueError(f"There is no {what} {name!r}: there are {', '.join(map(str, present)) or 'none'}.")

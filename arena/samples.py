@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from arena.names import find_name
+from arena.target import Target
 from arena.target_files import load_target
-from arena.targets import Target
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from lower import HardInstance
 from lwe import (

@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from arena.fitting import may_use_torch
 from arena.learned import Learned
 from arena.names import object_of_file
 from arena.records import LearnerRecord
-from arena.targets import Target
+from arena.target import Target, may_use_torch
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, FileFormatError, Fit, Outcome, ValueOracle
 from attention.errors import relative_error
 from attention.evaluation import HeldOut, orbits, which_held_out

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from arena.targets import INPUTS, InputsName, Target, inputs_named, layer_target, registered_families
+from arena.target import Target
+from arena.targets import (
+    INPUTS,
+    InputsName,
+    inputs_named,
+    layer_target,
+    registered_families,
+)
 from attention.files import load_layer, save_layer
 from attention.foreign import printable
 from attention.validation import PositiveInt, checked

@@ -1,169 +1,34 @@
-"""Targets: a layer to learn, with its inputs, its known component and its origin."""
+"""The makers of targets: of layers, blocks, trained models, hard families, and the presets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from arena.formats import plural, sentence
-from arena.records import TargetRecord
+from arena.target import FROM_ARRAYS, FROM_CHECKPOINT, IMPORTED, Target
 from attention import (
     AttentionLayer,
     Block,
     BooleanInputs,
-    ExampleOracle,
-    Fit,
     GaussianInputs,
-    GroundTruth,
     Inputs,
-    Learner,
     SphereInputs,
-    ValueOracle,
     make_nice_layer,
     make_nice_network,
 )
 from attention._arrays import shown, to_numpy
-from attention.conditions import ConditionReport, check_conditions
-from attention.evaluation import Predictor
 from attention.feed_forward import Activation
-from attention.foreign import printable
-from attention.inputs import Rng, inputs_to_json
-from attention.learning import Access
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
-from lower import FAMILIES, Family, HardInstance
+from lower import FAMILIES, Family
 from lower.family import FamilyConstructor
 
-FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
-"""The generators of layers that were not generated: given from Python, or read from a trained model."""
 _VERSIONS = {"version": version("attention-bounds"), "numpy": np.__version__}
-_IMPORTED = ("naming", "prefix", "head_dim", "model_dim", "biases", "coordinates")
 InputsName = Literal["boolean", "gaussian", "sphere"]
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that need only a name."""
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A layer to learn, or a block, and what is known about it."""
-
-    name: str  #: unique
-    layer: AttentionLayer  #: of a block its attention
-    inputs: Inputs  #: the distribution of the tokens
-    instance: HardInstance | None = None  #: with its secret and its known component; None for other layers
-    made: Mapping[str, Any] = field(default_factory=dict)  #: how it was made, as stored in files
-    title: str = ""  #: in tables; if empty, made of the family, or of the numbers of heads and tokens
-    from_file: bool = False  #: whether `made` is what a file says, which nothing checks
-    block: Block | None = (
-        None  #: the block of which the layer is the attention, if it is not the layer that answers
-    )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", printable(self.name))
-        if self.title:
-            return
-        nice = self.made.get("generator") == "nice"
-        title = f"{'Nice' if nice else 'Layer'}, {plural(self.layer.heads, 'head')}"
-        tokens = {"boolean": "", "gaussian": ", Gaussian"}
-        name = inputs_to_json(self.inputs)["name"]
-        title += f", {plural(self.inputs.tokens, 'token')}{tokens.get(name, f', {name}')}"
-        title = title if self.instance is None else self.instance.family.title
-        if self.block is not None:
-            title += f", {plural(self.block.network.width, 'neuron')} {self.block.network.activation}"
-        object.__setattr__(self, "title", title)
-
-    @property
-    def kind(self) -> str:
-        """The kind of a hard family, or "block"; of other layers "nice", or "file" for the caller's own."""
-        if self.block is not None:
-            return "block"
-        if self.instance is not None:
-            return self.instance.family.kind
-        return "nice" if self.made.get("generator") == "nice" else "file"
-
-    def __repr__(self) -> str:
-        return f"<Target {self.name}: {self.title}, k = {self.inputs.tokens}, d = {self.layer.dim}>"
-
-    @property
-    def answers(self) -> AttentionLayer | Block:
-        """What labels examples and answers queries: the block if there is one, else the layer."""
-        return self.layer if self.block is None else self.block
-
-    @property
-    def known(self) -> Predictor | None:
-        """The known component; in a block, what the network makes of it. None for zero."""
-        if self.instance is None or self.instance.known.is_zero:
-            return None
-        known = self.instance.known
-        return known if self.block is None else partial(_behind, self.block, known)
-
-    @property
-    def content(self) -> str:
-        """What distinguishes it from other targets, whatever their names and files."""
-        from arena.fitting import target_stream
-
-        return str(target_stream(self))
-
-    @cached_property
-    def conditions(self) -> ConditionReport:
-        """The non-degeneracy conditions, measured."""
-        return check_conditions(self.layer, tokens=self.inputs.tokens)
-
-    @cached_property
-    def record(self) -> TargetRecord:
-        """The record for tables and pages: of a hard instance its certificate, of another layer its conditions."""
-        seed, how, instance = self.made.get("seed"), describe_origin(self.made), self.instance
-        if self.from_file:
-            how = f"The file says: {how}" if how else "Read from a file."
-        shape = {"heads": self.layer.heads, "tokens": self.inputs.tokens, "dim": self.layer.dim}
-        common = {"inputs": inputs_to_json(self.inputs), "seed": seed if isinstance(seed, int) else None}
-        about: dict[str, Any] = shape | common
-        if instance is None:
-            known = "Nothing is known in advance: the known component is zero."
-            about |= {"known": known, "conditions": tuple(self.conditions.rows())}
-        else:
-            certificate = instance.certificate.with_facts(instance.family.estimates())
-            known = instance.known.describe()
-            if self.block is not None:
-                known = f"In the attention, of which the certificate is: {known} The network is known, too."
-            about |= {"known": known, "certificate": certificate}
-        return TargetRecord(self.name, self.title, self.kind, how=how, **about)
-
-    def oracle(
-        self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
-    ) -> ExampleOracle | ValueOracle:
-        """A fresh oracle on the target. If its family has noise, so have the labels of random examples.
-
-        A query has as many tokens as an example; samples of rounding are read from random examples. `noise` is the
-        standard deviation of Gaussian noise on every entry of a label. ValueError if it is out of range, or the labels
-        have errors of their own.
-        """
-        if access == "value queries":
-            return ValueOracle(self.answers, tokens=self.inputs.tokens, noise=noise, rng=rng)
-        if self.instance is not None and self.block is None:
-            family = self.instance.family
-            if not noise:
-                return family.examples(self.instance, rng=rng)
-            if family.noisy:
-                raise ValueError(
-                    f"The noise is {noise}, and the labels of {self.name} have errors of their own: leave it out."
-                )
-        return ExampleOracle(self.answers, self.inputs, noise=noise, rng=rng)
-
-    def ground_truth(self, n: int = 2000, *, rng: Rng = None) -> GroundTruth:
-        """The data for measuring fits: `n` fresh inputs and the known component."""
-        return GroundTruth.draw(self.answers, self.inputs, n, known=self.known, rng=rng)
-
-    def measured(self, learner: Learner, *, seed: int) -> tuple[Fit, dict[str, float | None]]:
-        """A learner's fit, its error on what is not known in advance, and that of the worst head's Theta."""
-        from arena.fitting import fit_target
-
-        fit, measures = fit_target(self, learner, seed, each_step=False)
-        theta = 1.0 if fit.layer is None else measures.get("theta_error")
-        return fit, {"error": measures["unknown_part_error"], "theta_error": theta}
 
 
 @checked
@@ -345,7 +210,7 @@ def checkpoint_target(
     if stem == "model" and folder:  # the files of all models are named so
         imported, stem = replace(imported, source=f"{folder}/{imported.source}"), folder.split(".")[0]
     facts: dict[str, Any] = {"file": imported.source, "layer": imported.number, "heads": imported.layer.heads}
-    facts |= {name: getattr(imported, name) for name in _IMPORTED}
+    facts |= {name: getattr(imported, name) for name in IMPORTED}
     return Target(
         name or f"{stem}-layer-{imported.number}",
         imported.layer,
@@ -451,38 +316,3 @@ def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             flat[name] = list(value) if isinstance(value, tuple) else value
     return flat
-
-
-def describe_origin(made: Mapping[str, Any]) -> str:
-    """The sentence that describes the origin; empty if `made` lacks the facts, which a file may hold or not."""
-    if made.get("generator") == FROM_ARRAYS:
-        return "A layer given as arrays; stored and used as data."
-    parameters, notes = made.get("parameters"), made.get("notes")
-    if not isinstance(parameters, Mapping) or "generator" not in made:
-        return ""
-    if made["generator"] == FROM_CHECKPOINT:
-        return " ".join(
-            [describe_import(parameters), *map(sentence, map(str, notes if isinstance(notes, list) else ()))]
-        )
-    # sorted, as in a file; lists of numbers are left out, because they are too long for a sentence
-    facts = [f"{key} = {value}" for key, value in sorted(parameters.items()) if not isinstance(value, list)]
-    seed = f", seed {made['seed']}" if "seed" in made else ""
-    return f"Generated by {made['generator']} with {', '.join(facts)}{seed}; stored and used as data."
-
-
-def describe_import(parameters: Mapping[str, Any]) -> str:
-    """A sentence on the origin of a layer of a trained model, without the notes on what was dropped."""
-    value = {name: parameters.get(name, "?") for name in ("file", "layer", "heads", *_IMPORTED)}
-    prefix = f", prefix {value['prefix']}" if value["prefix"] else ""
-    heads = plural(value["heads"], "head") if isinstance(value["heads"], int) else f"{value['heads']} heads"
-    first = f", the first {value['coordinates']} of {value['model_dim']} coordinates kept"
-    return (
-        f"Layer {value['layer']} of {value['file']} ({value['naming']} naming{prefix}): {heads} of dimension "
-        f"{value['head_dim']}, biases {value['biases']}{'' if value['coordinates'] is None else first}; "
-        "stored and used as data."
-    )
-
-
-def _behind(block: Block, attended: Predictor, x: Any) -> Any:
-    """The block with other outputs of its attention."""
-    return block.network(x + attended(x) if block.residual else attended(x))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attention.layer import AttentionLayer, attention_pattern
     from attention.learning import Learner, Recorder, check_budget, draw_examples
     from attention.memory import NotEnoughMemoryError
+    from attention.norm import Norm
     from attention.outcome import Outcome
     from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 
@@ -61,6 +62,7 @@ __all__ = [
     "Inputs",
     "Learner",
     "MarkedInputs",
+    "Norm",
     "NotEnoughMemoryError",
     "Outcome",
     "PositionedInputs",

@@ -1,8 +1,8 @@
-"""Transformer blocks without norms: an attention layer, then a two-layer network, each with a residual or without."""
+"""Transformer blocks: an attention layer, then a two-layer network, with residuals or without, or behind norms."""
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from attention.feed_forward import Activation, FeedForward
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
+from attention.norm import Norm
 from attention.validation import PositiveInt, checked, random_generator
 
 
 @dataclass(frozen=True, eq=False)
 @checked
 class Block:
-    """A transformer block without norms, X -> N(Z) row by row, with Z = X + F(X).
+    """A transformer block, X -> N(Z) row by row with Z = X + F(X), or pre-norm: Z + N(n2(Z)) with Z = X + F(n1(X)).
 
     Parameters
     ----------
@@ -31,11 +32,14 @@ class Block:
         The network N, on every row.
     residual : bool
         Whether X is added to F(X).
+    norms : pair of Norm, optional
+        The norms n1 and n2 of a pre-norm block, as in GPT-2; its residuals go around the norms.
 
     Notes
     -----
+    A ValueError if dimensions differ, or a block with norms lacks a residual.
     Where both residuals are there, a shift of the layer's bias by e is undone by b1 - e W1 and b2 - e: all such blocks
-    are one function. The costs are those of the layer and of the network.
+    are one function. The symmetries of norms are those of `centred`. The costs are those of layer and network.
 
     Examples
     --------
@@ -48,30 +52,47 @@ class Block:
     layer: AttentionLayer
     network: FeedForward
     residual: bool = True
+    norms: tuple[Norm, Norm] | None = None
 
     def __post_init__(self) -> None:
         if self.layer.dim != self.network.dim:
             raise ValueError(
                 f"The layer has {self.layer.dim} coordinates and the network {self.network.dim}: the same are needed."
             )
+        if self.norms is None:
+            return
+        if any(norm.dim != self.layer.dim for norm in self.norms):
+            dims = " and ".join(str(norm.dim) for norm in self.norms)
+            raise ValueError(
+                f"The norms have {dims} coordinates and the layer {self.layer.dim}: the same are needed."
+            )
+        if not (self.residual and self.network.residual):
+            raise ValueError(
+                "A block with norms has both residuals: set residual=True of the block and its network."
+            )
 
     @classmethod
     def from_torch(cls, module: Any) -> "Block":
-        """The block of a ``torch.nn.TransformerEncoderLayer`` whose `norm1` and `norm2` are ``torch.nn.Identity()``.
+        """The block of a ``torch.nn.TransformerEncoderLayer``: pre-norm, or with ``torch.nn.Identity()`` for its norms.
 
-        The parameters become float64, and dropout is left out. A ValueError if the module has norms, is of another
-        class, or computes something else on random tokens.
+        The parameters become float64, and dropout is left out. A ValueError if the module has norms and not
+        `norm_first`, is of another class, or computes something else on random tokens.
         """
         torch = sys.modules.get("torch")  # a caller with such a module has imported torch
         if torch is None or type(module) is not torch.nn.TransformerEncoderLayer:
             raise ValueError(f"module is a {type(module).__qualname__}: a TransformerEncoderLayer is needed.")
+        norms = None
         if any(type(norm) is not torch.nn.Identity for norm in (module.norm1, module.norm2)):
-            raise ValueError(
-                "The module has norms, and a block has none: make norm1 and norm2 torch.nn.Identity()."
-            )
+            if not module.norm_first:
+                raise ValueError(
+                    "The module has its norms behind the sums, and a block has none there: give norm_first=True, or "
+                    "make norm1 and norm2 torch.nn.Identity()."
+                )
+            norms = Norm.from_torch(module.norm1), Norm.from_torch(module.norm2)
         attended = module.self_attn
         parts = [module.linear1, module.activation, module.linear2]
-        block = cls(convert_torch_module(attended).layer, FeedForward.from_torch(parts, residual=True))
+        network = FeedForward.from_torch(parts, residual=True)
+        block = cls(convert_torch_module(attended).layer, network, norms=norms)
 
         def answer(copy: Any, x: Any) -> Any:
             order = (0, 1, 2) if attended.batch_first else (1, 0, 2)
@@ -107,28 +128,57 @@ class Block:
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The outputs on the token matrices `x`, in the array type of `x`."""
+        if self.norms is not None:
+            first, second = self.norms
+            z = x + self.layer(first(x))
+            return z + replace(self.network, residual=False)(second(z))
         attended = self.layer(x)
         return self.network(x + attended if self.residual else attended)
 
     @checked
     def map(self, convert: Callable[[Any], Any]) -> "Block":
         """The same block with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        return Block(self.layer.map(convert), self.network.map(convert), self.residual)
+        norms = None if self.norms is None else (self.norms[0].map(convert), self.norms[1].map(convert))
+        return Block(self.layer.map(convert), self.network.map(convert), self.residual, norms)
 
     def centred(self) -> "Block":
-        """The same function with a layer that has no bias b, where both residuals are there; else the block itself."""
-        bias, network = self.layer.bias, self.network
-        if bias is None or not (self.residual and network.residual):
+        """The same function in a normal form: with no bias b of the layer where both residuals are there.
+
+        Behind norms, gains and offsets go into the next matrices. A LayerNorm takes means off, so matrices lose theirs
+        on the side of tokens, and b its own, which goes to b2.
+        """
+        layer, network = self.layer, self.network
+        if self.norms is not None:
+            return self._without_gains(*self.norms)
+        if layer.bias is None or not (self.residual and network.residual):
             return self
-        moved = FeedForward(
-            network.w1,
-            network.b1 + bias @ network.w1,
-            network.w2,
-            network.b2 + bias,
-            network.activation,
+        moved = replace(network, b1=network.b1 + layer.bias @ network.w1, b2=network.b2 + layer.bias)
+        return Block(AttentionLayer(layer.theta, layer.w, layer.key_bias, causal=layer.causal), moved)
+
+    def _without_gains(self, first: Norm, second: Norm) -> "Block":
+        layer, network, d = self.layer, self.network, self.dim
+        mean = np.ones((d, d)) / d if first.centred else np.zeros((d, d))
+        into, onto = ((np.eye(d) - mean) * norm.gain for norm in (first, second))
+        key_bias = first.offset @ layer.theta + (0.0 if layer.key_bias is None else layer.key_bias)
+        bias = first.offset @ layer.w.sum(axis=0) + (0.0 if layer.bias is None else layer.bias)
+        layer = AttentionLayer(
+            into @ layer.theta @ into.T,
+            into @ layer.w,
+            key_bias @ into.T,
+            bias - bias @ mean,
+            causal=layer.causal,
         )
-        layer = AttentionLayer(self.layer.theta, self.layer.w, self.layer.key_bias, causal=self.layer.causal)
-        return Block(layer, moved)
+        network = replace(
+            network,
+            w1=onto @ network.w1,
+            b1=network.b1 + second.offset @ network.w1,
+            b2=network.b2 + bias @ mean,
+        )
+        plain = (
+            Norm.plain(d, first.eps, centred=first.centred),
+            Norm.plain(d, second.eps, centred=second.centred),
+        )
+        return replace(self, layer=layer, network=network, norms=plain)
 
 
 @checked

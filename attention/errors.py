@@ -103,8 +103,11 @@ def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """The relative errors of all fitted heads (columns) on all true ones (rows)."""
     fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
     relative = np.empty((len(truth), len(fitted)))
-    with np.errstate(over="ignore"):  # of a fit that diverged
+    with np.errstate(over="ignore", invalid="ignore"):
         for row, head in zip(relative, truth, strict=True):
+            # divide by the head's own largest entry, so that it counts even if another head is 1e200 times as large
+            unit = float(np.abs(head).max()) or 1.0
             # differences, not expanded squares: those lose half the digits when heads agree
-            row[:] = np.linalg.norm(fitted - head, axis=(1, 2)) / (np.linalg.norm(head) or 1.0)
+            gaps = np.linalg.norm(fitted / unit - head / unit, axis=(1, 2))
+            row[:] = gaps / (np.linalg.norm(head / unit) or 1.0)
     return np.minimum(relative, np.finfo(float).max / 4)  # the matching adds two of them

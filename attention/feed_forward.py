@@ -13,8 +13,8 @@ from attention.conversion import require_same
 from attention.layer import own_arrays, require_no_overflow, writeable
 from attention.validation import checked
 
-Activation = Literal["relu", "gelu", "tanh"]
-"""ReLU, max(t, 0); GELU, t Phi(t) with Phi the normal distribution function; the hyperbolic tangent."""
+Activation = Literal["relu", "gelu", "gelu_tanh", "tanh"]
+"""ReLU, max(t, 0); GELU, t Phi(t) with Phi the normal distribution function, and its form by tanh; tanh."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class FeedForward:
         Row j is the output of neuron j.
     b2 : array (d,)
         What is added to every output.
-    activation : "relu", "gelu" or "tanh"
-        GELU is the exact one, by the error function.
+    activation : "relu", "gelu", "gelu_tanh" or "tanh"
+        GELU is the exact one, by the error function; the third is that of GPT-2.
     residual : bool
         Whether the token itself is added, as in transformers.
 
@@ -69,7 +69,7 @@ class FeedForward:
         ----------
         modules : torch.nn.Sequential, or another sequence
             For example ``Sequential(Linear(d, h), GELU(), Linear(h, d))``. The activation is any function that is ReLU,
-            exact GELU or tanh.
+            GELU, its form by tanh, or tanh.
         residual : bool
             Whether the token is added to the output; the modules do not say it.
 
@@ -92,7 +92,7 @@ class FeedForward:
             if np.allclose(values, activation(name, t.numpy()), atol=1e-7)
         ]
         if not names:
-            raise ValueError("The activation is none of ReLU, GELU by the error function, and tanh.")
+            raise ValueError("The activation is none of ReLU, GELU (also by tanh), and tanh.")
 
         def arrays(part: Any) -> tuple[np.ndarray, np.ndarray]:
             weight = part.weight.detach().cpu().double()
@@ -162,6 +162,12 @@ def activation(name: Activation, t: Shaped[Any, "*n"], *, derivative: bool = Fal
     if name == "tanh":
         value = xp.tanh(t)
         return 1 - value**2 if derivative else value
+    if name == "gelu_tanh":
+        root, cubic = (2 / np.pi) ** 0.5, 0.044715
+        share = (1 + xp.tanh(root * (t + cubic * t**3))) / 2
+        return (
+            share + t * 2 * share * (1 - share) * root * (1 + 3 * cubic * t**2) if derivative else t * share
+        )
     if isinstance(t, np.ndarray):
         from scipy.special import ndtr  # exact for negative t, where 1 + erf cancels
 

@@ -32,6 +32,7 @@ from attention.foreign import (
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
+from attention.norm import Norm
 from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
 from attention.validation import checked, require_array
 
@@ -162,6 +163,10 @@ def save_layer(
             {**layer.layer.parameters, **layer.network.parameters},
         )
         about |= {"activation": network.activation, "residuals": [layer.residual, network.residual]}
+        if layer.norms is not None:
+            about["norms"] = [{"eps": norm.eps, "centred": norm.centred} for norm in layer.norms]
+            for name, norm in zip(("norm1", "norm2"), layer.norms, strict=True):
+                parameters |= {f"{name}_gain": norm.gain, f"{name}_offset": norm.offset}
     else:
         kind, parameters = "layer", layer.parameters
     write_tensors(path, kind, {name: to_numpy(array) for name, array in parameters.items()}, about)
@@ -202,7 +207,14 @@ def load_layer(path: FilePath) -> StoredLayer:
 def _block(layer: AttentionLayer, tensors: Mapping[str, Any], about: Mapping[str, Any]) -> Block:
     residual, of_network = about["residuals"]
     parts = {name: tensors[name] for name in ("w1", "b1", "w2", "b2")}
-    return Block(layer, FeedForward(**parts, activation=about["activation"], residual=of_network), residual)
+    network = FeedForward(**parts, activation=about["activation"], residual=of_network)
+    if "norms" not in about:
+        return Block(layer, network, residual)
+    first, second = (
+        Norm(tensors[f"norm{i}_gain"], tensors[f"norm{i}_offset"], **of_norm)
+        for i, of_norm in enumerate(about["norms"], start=1)
+    )
+    return Block(layer, network, residual, (first, second))
 
 
 @checked

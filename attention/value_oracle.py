@@ -118,6 +118,7 @@ class ValueOracle:
         self._target, self.noise, self.budget = target, noise, budget
         self.tokens, self.dim = tokens, dim
         self._rng = random_generator(rng)
+        self.longest: float | None = None  #: the length of the longest token it answers; None without a bound
         self.drawn = 0  #: token matrices asked so far
         self.tokens_asked = 0  #: tokens in them
 
@@ -130,6 +131,7 @@ class ValueOracle:
         """The same oracle, limited to `budget` more queries; they count here, too."""
         oracle = ValueOracle.__new__(ValueOracle)
         oracle._prepare(self.ask, self.tokens, self.dim, 0.0, budget, None)
+        oracle.longest = self.longest
         return oracle
 
     def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:

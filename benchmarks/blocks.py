@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ import numpy as np
 from attention import (
     Block,
     FeedForward,
+    Norm,
     ValueOracle,
     block_errors,
     make_nice_block,
@@ -29,9 +31,11 @@ NETWORKS = ((16, 64), (32, 128), (64, 256))
 """(d, h)."""
 BLOCKS = ((16, 64, 2), (32, 128, 4), (64, 256, 4), (96, 384, 8))
 """(d, h, m)."""
+PRE_NORM = ((24, 48, 2), (32, 64, 2), (48, 96, 3), (48, 192, 2))
+"""(d, h, m) of blocks behind LayerNorms."""
 QUERIES = {"relu": 19, "gelu": 22}
 """The most queries for each neuron of a network, in the median: the goal."""
-ERRORS = {"network": 1e-8, "block": 1e-7}
+ERRORS = {"network": 1e-8, "block": 1e-7, "pre-norm": 1e-7}
 """The largest relative error of a function that counts as found."""
 TRAINED = (0, 3)
 """Layers of the trained encoder whose networks are read."""
@@ -41,7 +45,7 @@ _INPUTS = 500
 
 
 def run_blocks(
-    targets: int = 20, largest: int = 64, kinds: str = "network,block,trained", out: Json = None
+    targets: int = 20, largest: int = 64, kinds: str = "network,block,pre-norm,trained", out: Json = None
 ) -> None:
     """Recover so many nice networks and blocks of each size up to d = `largest`, and trained networks; print a table.
 
@@ -54,7 +58,7 @@ def run_blocks(
             if name == "trained":
                 rows += _trained_rows()
                 continue
-            for size in {"network": NETWORKS, "block": BLOCKS}[name]:
+            for size in {"network": NETWORKS, "block": BLOCKS, "pre-norm": PRE_NORM}[name]:
                 if size[0] <= largest:
                     rows += [_row(name, size, kind, targets) for kind in QUERIES]
     show_table(
@@ -151,9 +155,12 @@ def _read(net: FeedForward, seed: int) -> tuple[float, float, int]:
     return relative_error(fit.predict(x), net(x)), worst, oracle.tokens_asked
 
 
-def _block(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, float, int]:
+def _block(
+    size: tuple[int, ...], activation: Any, seed: int, *, norms: tuple[Norm, Norm] | None = None
+) -> tuple[float, float, int]:
     d, h, m = size
-    block = make_nice_block(heads=m, dim=d, width=h, activation=activation, rng=seed)
+    nice = make_nice_block(heads=m, dim=d, width=h, activation=activation, rng=seed)
+    block = replace(nice, norms=norms)
     oracle = ValueOracle(block)
     fit = BlockByQueries().fit(oracle, rng=[seed, 1])
     worst = 1.0
@@ -163,7 +170,12 @@ def _block(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, fl
     return relative_error(fit.predict(x), block(x)), worst, oracle.tokens_asked
 
 
-_MEASURES = {"network": _network, "block": _block}
+def _pre_norm(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, float, int]:
+    norm = Norm.plain(size[0])
+    return _block(size, activation, seed, norms=(norm, norm))
+
+
+_MEASURES = {"network": _network, "block": _block, "pre-norm": _pre_norm}
 
 
 def _title(row: dict[str, Any]) -> str:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from lower.family import FAMILIES, Family, Option, constructor, register
     from lower.gf2 import solve_gf2
     from lower.heads import Heads
-    from lower.instance import HardInstance, load_instance, save_instance
+    from lower.instance import HardInstance
+    from lower.instance_files import load_instance, save_instance
     from lower.known import KnownComponent
     from lower.low_degree import SecretPairs
     from lower.verify import Verification, verify_instance

@@ -9,7 +9,8 @@ import numpy as np
 from attention._arrays import shown
 from attention.inputs import inputs_to_json
 from attention.validation import checked
-from lower.instance import HardInstance, tensors_of
+from lower.instance import HardInstance
+from lower.instance_files import tensors_of
 
 
 @dataclass(frozen=True)

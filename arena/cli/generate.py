@@ -22,7 +22,7 @@ from arena.targets import checkpoint_target, nice_target, registered_families
 from attention import read_checkpoint_layer
 
 if TYPE_CHECKING:
-    from arena.targets import Target
+    from arena.target import Target
     from lower.family import FamilyConstructor, Option
     from lwe.sample_files import StoredSamples
 

@@ -11,7 +11,7 @@ from arena.cli.options import takes
 from arena.learner_table import LEARNERS, LearnerEntry
 from arena.learners import one_learner
 from arena.learning import learn, open_source
-from arena.targets import Target
+from arena.target import Target
 from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import save_layer
 

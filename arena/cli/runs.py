@@ -13,8 +13,7 @@ import typer
 from arena.cells import CELL_NAME, stored_cell
 from arena.cli.console import JsonOption, report, require_writable, say, write_json
 from arena.formats import aligned, count_text, csv_text, error_text, plural, seconds_text
-from arena.records import LearnerRecord, TargetRecord
-from arena.results import TARGET_COLUMNS
+from arena.records import TARGET_COLUMNS, LearnerRecord, TargetRecord
 from attention.files import write_whole
 from attention.foreign import printable
 from runs import Cell, Result, Store, StoreError

@@ -8,8 +8,7 @@ from typing import Any, Literal
 from arena.drawing import Drawing
 from arena.formats import count_text, error_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.records import Summary
-from arena.results import Results
+from arena.records import Comparison, Summary
 from runs.figures import (
     CARD,
     FAINT,
@@ -30,7 +29,7 @@ _PANELS = 4  # side by side
 _PANEL = (2.3, 2.45)  # inches from one panel to the next
 
 
-def heat_map(results: Results) -> Drawing:
+def heat_map(results: Comparison) -> Drawing:
     """Targets down, learners across: the median error on the unknown part; cells without one are white."""
     targets, learners = results.shown, results.learners
     secrets_from = sum(target.certificate is None for target in targets)
@@ -58,7 +57,7 @@ def heat_map(results: Results) -> Drawing:
         return Drawing(figure, words)
 
 
-def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
+def learning_curves(results: Comparison, target: str, against: Literal["examples", "seconds"]) -> Drawing:
     """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
     ValueError if there is no such target or axis.

@@ -1,12 +1,13 @@
 """What value queries of a block show: its network, the signs of the neurons, and the attention behind it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from attention import AttentionLayer, Block, FeedForward, make_nice_block, make_nice_network
+from attention import AttentionLayer, Block, FeedForward, Norm, make_nice_block, make_nice_network
 from attention.feed_forward import Activation, activation
 from paper_checks.claim import Basis, claim
 from paper_checks.claims._layer_by_fractions import answer, random_heads, rank, wholes
@@ -136,3 +137,89 @@ def shift(scale: Scale, rng: Generator, *, taken: float = 1.0) -> Iterator[Compa
             x = rng.standard_normal((20, 3, dim))
             worst = max(worst, float(np.abs(moved(x) - block(x)).max() / np.abs(block(x)).max()))
         yield at_most(f"change of the answers, {kind}", worst, 1e-13)
+
+
+_NORMS = "derived here: docs/explanations/norms.rst"
+
+
+@claim("blocks/far-away", source=f"{_NORMS}, Theorems 1 and 3", basis=Basis.PROVED, fault={"bias": 0.0})
+def far_away(scale: Scale, rng: Generator, *, bias: float = 1.0) -> Iterator[Comparison]:
+    """Far from the origin a pre-norm block answers x by x + S(n) + O(1/|x|), S(n) = n W + b + N(n), with n of length
+    sqrt(d). S does not change where neurons are turned and W takes u_j^T v_j; the next term, of order 1/|x|, does.
+
+    A random block with LayerNorms and GELU at tokens r n: r times what is left is the same at r = 1e4 and 2e4.
+    """
+    dim, width = (8, 20) if scale is Scale.QUICK else (32, 128)
+    norm = Norm.plain(dim)
+    block = replace(make_nice_block(heads=2, dim=dim, width=width, rng=rng), norms=(norm, norm))
+    layer, net = block.layer, block.network
+    n = norm(1e9 * rng.standard_normal((40, dim)))
+    turned = rng.random(width) < 0.5
+    turned[0] = True
+    sign = np.where(turned, -1.0, 1.0)
+    onto = np.eye(dim) - 1 / dim
+    other = replace(
+        block,
+        layer=AttentionLayer(
+            np.concatenate([layer.theta, np.zeros((1, dim, dim))]),
+            np.concatenate([layer.w, (onto @ net.w1[:, turned] @ net.w2[turned])[None]]),
+            bias=layer.bias,
+        ),
+        network=replace(net, w1=net.w1 * sign, b1=net.b1 * sign, b2=net.b2 + net.b1[turned] @ net.w2[turned]),
+    )
+    sphere = n @ layer.w.sum(axis=0) + bias * np.asarray(layer.bias) + net(n) - n
+    terms = []
+    for one in (block, other):
+        near, far = (r * (one((r * n)[:, None])[:, 0] - r * n - sphere) for r in (1e4, 2e4))
+        yield at_most("change of r (B(rn) - rn - S(n)) as r doubles", float(np.abs(far - near).max()), 1e-2)
+        terms.append(far)
+    apart = float(np.abs(terms[0] - terms[1]).max())
+    yield at_most("1 where the next terms of two choices of signs agree", float(apart < 1e-2), 0)
+
+
+@claim("blocks/circle", source=f"{_NORMS}, how the learner does it", basis=Basis.PROVED, fault={"tilt": 0.3})
+def circle(scale: Scale, rng: Generator, *, tilt: float = 0.0) -> Iterator[Comparison]:
+    """At the points of a great circle, the second derivatives of S along a frame E that is orthogonal to it are
+    sum_j act''(t_j) v_j (E u_j)(E u_j)^T less a multiple of the identity. All of them span h + 1 dimensions.
+
+    Differences of a random S; the singular value after h + 1 is that of rounding and truncation, relative to the last
+    before. A frame that leans towards the circle breaks the rank.
+    """
+    dim, width = (10, 14) if scale is Scale.QUICK else (16, 40)
+    net = replace(make_nice_network(dim=dim, width=width, rng=rng), residual=False)
+    basis = np.linalg.qr(rng.standard_normal((dim, dim)))[0].T
+    frame = np.sqrt(1 - tilt**2) * basis[2:] + tilt * basis[0]
+    step, vectors = 1e-2, []
+    first, second = np.triu_indices(len(frame))
+    for angle in 2 * np.pi * np.arange(16) / 16:
+        centre = np.cos(angle) * basis[0] + np.sin(angle) * basis[1]
+
+        def value(moved: Any, centre: Any = centre) -> Any:
+            x = centre + moved
+            return net(np.sqrt(dim) * x / np.linalg.norm(x, axis=-1, keepdims=True))
+
+        corners = [
+            value(step * (a * frame[first] + b * frame[second]))
+            for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        ]
+        mixed = (corners[0] - corners[1] - corners[2] + corners[3]) / (4 * step**2)
+        vectors.append((mixed * np.where(first == second, 1, np.sqrt(2))[:, None]).T)
+    singular = np.linalg.svd(np.concatenate(vectors), compute_uv=False)
+    yield at_most(
+        "singular value after h + 1, over the one before", float(singular[width + 1] / singular[width]), 0.05
+    )
+
+
+@claim("blocks/ball", source=f"{_NORMS}, Theorem 4", basis=Basis.PROVED, fault={"power": 1.0})
+def ball(scale: Scale, rng: Generator, *, power: float = 0.5) -> Iterator[Comparison]:
+    """Every u with |u|^2 < d, for a LayerNorm of mean 0, is the norm of u sqrt(eps) / sqrt(1 - |u|^2 / d)."""
+    for dim in (3, 12) if scale is Scale.QUICK else (3, 12, 48, 192):
+        for centred in (False, True):
+            u = rng.standard_normal((30, dim))
+            u -= centred * u.mean(axis=1, keepdims=True)
+            u *= np.sqrt(dim) * rng.random((30, 1)) / np.linalg.norm(u, axis=1, keepdims=True)
+            eps = float(10 ** rng.uniform(-8, -2))
+            x = u * np.sqrt(eps) / (1 - np.sum(u**2, axis=1, keepdims=True) / dim) ** power
+            yield at_most(
+                "n(x) less u", float(np.abs(Norm.plain(dim, eps, centred=centred)(x) - u).max()), 1e-12
+            )

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from arena.comparison import compare
-from arena.fitting import fit_target
 from arena.inspection import inspect
 from arena.target_files import load_target
 from arena.targets import checkpoint_target
@@ -67,9 +66,7 @@ def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp
 def test_newton_learns_a_layer_of_a_checkpoint_exactly(folders, model, layer):
     target = checkpoint_target(folders[model], layer=layer)
     assert (target.layer.heads, target.inputs) == (4, BooleanInputs(4, 32))
-    fit, measures = fit_target(
-        target, Newton(heads=4, biases=target.layer.biased, causal=target.layer.causal), 0
-    )
+    fit, measures = target.fit(Newton(heads=4, biases=target.layer.biased, causal=target.layer.causal), 0)
     assert fit.outcome.name == "EXACT"
     assert measures["relative_error"] < 1e-12
     assert measures["theta_error"] < 1e-10

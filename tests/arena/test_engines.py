@@ -11,7 +11,7 @@ import pytest
 from arena import compare, learn
 from arena.cli.runs import stored_cells
 from arena.comparison import _with_settings
-from arena.fitting import identity
+from arena.content import identity
 from arena.learner_table import LEARNERS, PRESETS
 from arena.learners import require_engine
 from runs import Store
@@ -98,14 +98,13 @@ def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypa
 def test_torch_that_newton_brings_along_computes_in_one_thread(tmp_path):
     program = (
         "from arena import nice_target\n"
-        "from arena.fitting import fit_target\n"
         "from dataclasses import dataclass\n"
         "from upper import Newton\n"
         "class Telling(Newton):\n"
         "    def fit(self, oracle, **options):\n"
         "        import torch; print(torch.get_num_threads())\n"
         "        return super().fit(oracle, **options)\n"
-        "fit_target(nice_target(heads=1, tokens=2, dim=4), Telling(1, engine='torch'), 0)\n"
+        "nice_target(heads=1, tokens=2, dim=4).fit(Telling(1, engine='torch'), 0)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

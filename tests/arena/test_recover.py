@@ -8,6 +8,7 @@ import pytest
 import arena.recovery
 from arena import recover
 from arena.recovery import LayerRecovery, Recovery
+from arena.target import Target
 from attention.checkpoints import checkpoint_layers
 from runs import Store
 
@@ -45,14 +46,14 @@ def test_every_layer_comes_back_with_its_biases(model, by):
 
 def test_with_more_than_four_tokens_a_rough_fit_to_short_sequences_is_the_start(model, monkeypatch):
     seen = []
-    fit_target = arena.recovery.fit_target
+    fit_target = Target.fit
 
     def watched(target, learner, *given, **settings):
         found = fit_target(target, learner, *given, **settings)
         seen.append((target.inputs.tokens, learner, found[0]))
         return found
 
-    monkeypatch.setattr(arena.recovery, "fit_target", watched)
+    monkeypatch.setattr(Target, "fit", watched)
     one = recovered(model, "examples", [0], tokens=6)[0]
     (short, rough, first), (long, final, last) = seen
     assert (short, long) == (4, 6)

@@ -17,7 +17,6 @@ from arena import (
     preset_targets,
     save_target,
 )
-from arena.fitting import target_stream
 from arena.targets import layer_target
 from attention import (
     AttentionLayer,
@@ -178,8 +177,8 @@ def test_a_target_of_a_family_is_drawn_by_its_seed():
 
 def test_the_streams_of_recorded_comparisons_stay():
     """The documentation quotes figures of these targets; their random streams follow from their content alone."""
-    assert target_stream(nice_target(heads=2, tokens=2, dim=16, seed=1)) == 14440424315234398478
-    assert target_stream(parity_target(heads=2, dim=24, seed=1)) == 3582006625176005400
+    assert nice_target(heads=2, tokens=2, dim=16, seed=1).stream == 14440424315234398478
+    assert parity_target(heads=2, dim=24, seed=1).stream == 3582006625176005400
 
 
 def test_a_program_that_reads_targets_knows_every_family(tmp_path):

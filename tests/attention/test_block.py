@@ -12,6 +12,7 @@ from attention import (
     FileFormatError,
     GaussianInputs,
     GroundTruth,
+    Norm,
     ValueOracle,
     block_errors,
     load_layer,
@@ -25,7 +26,7 @@ from attention.feed_forward import activation
 from attention.files import write_tensors
 
 
-@given(st.floats(-50, 50), st.sampled_from(["relu", "gelu"]))
+@given(st.floats(-50, 50), st.sampled_from(["relu", "gelu", "gelu_tanh"]))
 def test_an_activation_is_its_argument_plus_its_mirror_image(t, kind):
     t = np.array([t])
     assert activation(kind, t) == pytest.approx(t + activation(kind, -t), abs=1e-13)
@@ -77,8 +78,9 @@ def test_a_torch_encoder_layer_without_norms_becomes_a_block(batch_first, norm_f
     torch = pytest.importorskip("torch")
     options = {"activation": "gelu", "batch_first": batch_first, "norm_first": norm_first}
     module = torch.nn.TransformerEncoderLayer(6, 2, 12, dropout=0.2, **options)
-    with pytest.raises(ValueError, match="has norms"):
-        Block.from_torch(module)
+    if not norm_first:
+        with pytest.raises(ValueError, match="norms behind the sums"):
+            Block.from_torch(module)
     module.norm1, module.norm2 = torch.nn.Identity(), torch.nn.Identity()
     torch.nn.init.normal_(module.self_attn.in_proj_bias)
     block = Block.from_torch(module)
@@ -89,11 +91,50 @@ def test_a_torch_encoder_layer_without_norms_becomes_a_block(batch_first, norm_f
     assert not np.allclose(Block.from_torch(module)(x), block(x))
 
 
+def test_a_torch_encoder_layer_with_its_norms_first_becomes_a_pre_norm_block(tmp_path):
+    torch = pytest.importorskip("torch")
+    module = torch.nn.TransformerEncoderLayer(
+        6, 2, 12, norm_first=True, batch_first=True, layer_norm_eps=1e-6
+    )
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    block = Block.from_torch(module)  # compares a forward pass
+    assert (block.norms[0].eps, block.norms[1].centred) == (1e-6, True)
+    x = torch.randn(4, 3, 6, dtype=torch.float64)
+    np.testing.assert_allclose(block.map(torch.from_numpy)(x).numpy(), block(x.numpy()), atol=1e-12)
+    save_layer(tmp_path / "block.safetensors", block)
+    np.testing.assert_array_equal(
+        load_layer(tmp_path / "block.safetensors").layer(x.numpy()), block(x.numpy())
+    )
+
+
+def test_norms_need_the_block_s_dimension_and_both_residuals():
+    block = make_nice_block(heads=2, dim=6, width=5, rng=0)
+    with pytest.raises(ValueError, match="the same are needed"):
+        Block(block.layer, block.network, norms=(Norm.plain(6), Norm.plain(5)))
+    with pytest.raises(ValueError, match="both residuals"):
+        Block(block.layer, block.network, residual=False, norms=(Norm.plain(6), Norm.plain(6)))
+
+
+def test_norms_of_torch_are_those_of_their_modules():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(5, 4, dtype=torch.float64)
+    for module in (
+        torch.nn.LayerNorm(4),
+        torch.nn.RMSNorm(4),
+        torch.nn.LayerNorm(4, elementwise_affine=False),
+    ):
+        expected = module.double()(x).detach().numpy()
+        np.testing.assert_allclose(Norm.from_torch(module)(x.numpy()), expected, atol=1e-12)
+    with pytest.raises(ValueError, match="one axis"):
+        Norm.from_torch(torch.nn.BatchNorm1d(4))
+
+
 def test_torch_modules_that_compute_something_else_are_refused():
     torch = pytest.importorskip("torch")
     first, second = torch.nn.Linear(6, 12), torch.nn.Linear(12, 6)
     with pytest.raises(ValueError, match="none of ReLU"):
-        FeedForward.from_torch([first, torch.nn.GELU(approximate="tanh"), second], residual=True)
+        FeedForward.from_torch([first, torch.nn.SiLU(), second], residual=True)
     with pytest.raises(ValueError, match="are needed"):
         FeedForward.from_torch([first, second], residual=True)
     first.register_forward_hook(lambda module, given, output: 2 * output)

@@ -111,7 +111,7 @@ class TestParameters:
         zeros, eye = np.zeros((1, 2, 2)), np.eye(2)
         errors = parameter_errors(AttentionLayer(zeros + 3, zeros), AttentionLayer(zeros, zeros))
         assert (errors.theta[0], errors.w[0]) == (6, 0)  # relative to 1
-        for scale in (1e-100, 1e100):
+        for scale in (1e-200, 1e200):
             sizes = np.array([1.0, scale])[:, None, None]
             truth = AttentionLayer(theta=sizes * eye, w=np.stack([eye, eye]))
             fitted = AttentionLayer(theta=sizes * [[[1.0]], [[3.0]]] * eye, w=truth.w)

@@ -20,6 +20,8 @@ from attention.validation import NonNegativeInt, checked
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
+from upper.blocks.pre_norm import behind_norms
+from upper.blocks.sphere import find_sphere
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
 
@@ -93,7 +95,11 @@ class BlockByQueries(LearnerBase):
         within = oracle if budget is None else oracle.limited(budget)
         block: Block | NoNetwork
         try:
-            g = read_token_map(one_token(within), oracle.dim, random, recorder)
+            ask = one_token(within)
+            sphere = find_sphere(ask, oracle.dim, random)
+            if sphere is not None:
+                return block_fit(recorder, *behind_norms(within, sphere, random, recorder))
+            g = read_token_map(ask, oracle.dim, random, recorder)
             if g is NoNetwork.NO_NEURON:  # an attention layer alone
                 fit = ByQueries().fit(within, rng=random)
                 recorder.step("No network: a layer alone", predict=fit.predict, layer=fit.layer)

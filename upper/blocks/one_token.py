@@ -29,6 +29,10 @@ class NoNetwork(Enum):
     NO_PAIRS = "No choice of signs agrees with pairs of tokens: the attention is no layer, or one token is not its own."
     NO_PREIMAGE = "No answer to a pair of tokens has a preimage under the map of one token near them."
     NO_LAYER = "Behind the network no attention layer was found."
+    NOT_ON_SPHERE = (
+        "Far from the origin answers depend on directions alone, as behind norms, but they show no network."
+    )
+    NO_SIGNS_BEHIND_NORMS = "No choice of signs agrees with tokens of medium length, as behind norms."
     SPENT = "The queries are spent."
     NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
 

@@ -8,15 +8,14 @@ from jaxtyping import Bool, Float
 
 from attention import FeedForward
 from attention.feed_forward import Activation, activation
+from upper.blocks.row_newton import newton_rows
 
-# Steps of Broyden's method and of Newton's, and halvings of one of the latter.
-_BROYDEN, _STEPS, _HALVINGS = 40, 60, 30
+# Steps of Broyden's method.
+_BROYDEN = 40
 # The relative residual at which a row is done, and that of a preimage that counts.
 _SOLVED, _FOUND = 1e-13, 1e-9
 # Rows that Broyden's method takes together: their terms stay in the processor's cache.
 _TOGETHER = 128
-# Numbers of the Jacobians that are formed at once.
-_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -71,17 +70,12 @@ class TokenMap:
         for i in range(0, len(x), _TOGETHER):
             part = slice(i, i + _TOGETHER)
             x[part] = self._by_broyden(y[part], x[part])
-        left = np.flatnonzero(self._off(x, y) > _SOLVED)
-        step = max(1, _AT_ONCE // self.u.shape[1] ** 2)
-        for rows in (left[i : i + step] for i in range(0, len(left), step)):
-            x[rows] = self._by_newton(y[rows], start[rows].copy())
-        x[self._off(x, y) > _FOUND] = np.nan
-        return x
-
-    def _off(self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-        """How far g(x) is from y, relative to the size of both."""
         size = np.linalg.norm(y - self.constant, axis=1) + np.linalg.norm(self.constant)
-        return np.linalg.norm(y - self(x), axis=1) / size
+        off = np.linalg.norm(y - self(x), axis=1)
+        left = np.flatnonzero(off > _SOLVED * size)
+        x[left], off[left] = newton_rows(self, self.jacobian, y[left], start[left], _SOLVED * size[left])
+        x[off > _FOUND * size] = np.nan
+        return x
 
     def _by_broyden(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms."""
@@ -117,33 +111,6 @@ class TokenMap:
                 off = new
                 step = np.nan_to_num(applied(off), posinf=0.0, neginf=0.0)
         return best
-
-    def _by_newton(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
-        off = y - self(x)
-        moving = np.arange(len(y))
-        for _ in range(_STEPS):
-            transposed = np.swapaxes(self.jacobian(x[moving]), 1, 2)
-            try:
-                step = np.linalg.solve(transposed, off[moving][..., None])[..., 0]
-            except np.linalg.LinAlgError:
-                step = (np.linalg.pinv(transposed) @ off[moving][..., None])[..., 0]
-            left, length = np.arange(len(moving)), 1.0
-            for _ in range(_HALVINGS):  # where kinks lie between, a whole step may be too long
-                rows = moving[left]
-                x_new = x[rows] + length * step[left]
-                off_new = y[rows] - self(x_new)
-                better = np.linalg.norm(off_new, axis=1) < np.linalg.norm(off[rows], axis=1)
-                x[rows[better]], off[rows[better]] = x_new[better], off_new[better]
-                left, length = left[~better], length / 2
-                if not len(left):
-                    break
-            # a step that no longer helps ends a row, at rounding or stuck
-            improved = np.setdiff1d(np.arange(len(moving)), left)
-            moving = moving[improved]
-            moving = moving[self._off(x[moving], y[moving]) > _SOLVED]
-            if not len(moving):
-                break
-        return x
 
     def network(self, *, linear: Float[np.ndarray, "d d"], residual: bool) -> FeedForward:
         """The network z -> [z +] act(z W1 + b1) W2 + b2 with z = x A, where A is `linear`: U = A W1."""

@@ -144,6 +144,7 @@ class LastRows(ValueOracle):
     def __init__(self, oracle: ValueOracle) -> None:
         self._oracle = oracle
         self._prepare(self._unmasked, oracle.tokens, oracle.dim, 0.0, None, None)
+        self.longest = oracle.longest
 
     @property
     def remaining(self) -> int | None:
@@ -288,6 +289,8 @@ class _Search:
     #: gaps of nice layers are .1 against 3e-15
     gap: float = 1e-10
     counted: float = 2.0
+    #: tokens have this many times the scale at most, in all steps that follow
+    tokens: float = 4.5
 
 
 _SEARCH = _Search()
@@ -303,7 +306,14 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     """
     d, by = pairs.oracle.dim, _SEARCH
     directions = orthonormal(rng, min(by.rays + 1, d), d)
-    delta, rays = directions[0], directions[-by.rays :]
+    # what is asked of bounded tokens is asked of the longest; a logit is of the order of distance times difference
+    most = (
+        None
+        if pairs.oracle.longest is None
+        else pairs.oracle.longest * min(1.0, pairs.step_length) / by.tokens
+    )
+    unit = 1.0 if most is None else most
+    delta, rays = unit * directions[0], directions[-by.rays :]
     entries = float(np.sqrt(2 * len(rays) * d))
 
     def odd(distance: float) -> tuple[float, np.ndarray]:
@@ -328,17 +338,19 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
         return size
 
     powers = [sign * power for power in range(by.doublings) for sign in (1, -1)][1:]
-    seen = ((2.0**power, size) for power in powers if (size := smooth(2.0**power)))
-    distance, here = next(seen, (1.0, 0.0))
+    distances = [unit * 2.0**power for power in powers if most is None or power <= 0]
+    distance, here = next(((at, size) for at in distances if (size := smooth(at))), (unit, 0.0))
     if not here:
         return None
     factor = 0.5 if odd(2 * distance)[0] < 2 * by.bent * here else 2.0
     for _ in range(by.doublings):
+        if most is not None and distance * factor > most:
+            return most
         there, _ = odd(distance * factor)
         near, far = (there, here) if factor < 1 else (here, there)
         # beyond where heads saturate, those that cancel leave less than nearer by
         if not there or (far < 2 * by.bent * near) != (factor < 1):
-            return float(np.sqrt(distance if factor > 1 else distance * factor))
+            return float(np.sqrt(unit * (distance if factor > 1 else distance * factor)))
         distance, here = distance * factor, there
     return None
 

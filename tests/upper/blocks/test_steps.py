@@ -7,6 +7,7 @@ from attention import ValueOracle, make_nice_block, make_nice_network
 from upper.blocks.far_field import TUBE, directions, tube_scales
 from upper.blocks.kinks import count_kinks, find_regions, half_circle
 from upper.blocks.peel import Peeled, pairs
+from upper.blocks.row_newton import newton_rows
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.steps import read_steps
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
@@ -140,8 +141,9 @@ def test_a_preimage_is_mapped_to_its_image(length):
     x = length * np.random.default_rng(2).standard_normal((50, DIM))
     found = g.inverse(g(x), np.zeros_like(x))
     assert np.allclose(found, x, atol=1e-9 * length + 1e-9)
-    # Newton's method alone agrees
-    assert np.allclose(g._by_newton(g(x), np.zeros_like(x)), x, atol=1e-9 * length + 1e-9)
+    alone, off = newton_rows(g, g.jacobian, g(x), np.zeros_like(x), np.full(50, 1e-13 * length))
+    assert np.allclose(alone, x, atol=1e-9 * length + 1e-9)
+    assert np.all(off < 1e-12 * max(1, length))
 
 
 def test_the_peeled_oracle_is_the_layer_without_its_bias():

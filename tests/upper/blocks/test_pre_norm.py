@@ -1,0 +1,113 @@
+"""Pre-norm blocks are read back whole: their network on the sphere, their attention in the ball."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attention import Norm, Outcome, ValueOracle, block_errors, make_nice_block
+from attention.feed_forward import activation
+from upper import BlockByQueries
+from upper.blocks.profiles import curvature, fit_profiles
+from upper.blocks.rank_ones import rank_ones, squares, vectors_of
+from upper.blocks.sphere import find_sphere
+
+
+def normed(seed, *, dim=24, width=48, heads=2, kind="gelu", eps=1e-5, centred=True):
+    block = make_nice_block(heads=heads, dim=dim, width=width, activation=kind, rng=seed)
+    rng = np.random.default_rng([seed, 1])
+    norms = tuple(
+        Norm(1 + 0.2 * rng.standard_normal(dim), 0.1 * rng.standard_normal(dim), eps, centred)
+        for _ in range(2)
+    )
+    return replace(block, norms=norms)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_gains_offsets_and_means_fold_into_the_next_matrices(centred):
+    block = normed(3, dim=6, width=5, centred=centred)
+    x = np.random.default_rng(4).standard_normal((20, 3, 6))
+    np.testing.assert_allclose(block.centred()(x), block(x), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(block.centred().norms[0].gain, 1)
+    assert block_errors(block.centred(), block).worst < 1e-14
+
+
+def test_the_derivative_of_a_norm_is_the_limit_of_differences():
+    rng = np.random.default_rng(0)
+    x, along = rng.standard_normal((5, 7)), rng.standard_normal((5, 3, 7))
+    for centred in (True, False):
+        norm = Norm.plain(7, 0.3, centred=centred)
+        ahead, behind = norm(x[:, None] + 1e-6 * along), norm(x[:, None] - 1e-6 * along)
+        np.testing.assert_allclose(norm.derivative(x, along), (ahead - behind) / 2e-6, atol=1e-9)
+
+
+def test_the_squares_in_a_span_with_the_identity_are_found():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((30, 12))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    span = np.concatenate([squares(x), vectors_of(np.eye(12)[None])])
+    found = rank_ones(np.linalg.qr(span.T)[0].T, 30, rng)
+    np.testing.assert_allclose(np.abs(found @ x.T).max(axis=0), 1, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["gelu", "gelu_tanh", "tanh"])
+def test_a_sinusoid_is_known_from_the_curvature_of_its_activation(kind):
+    rng = np.random.default_rng(2)
+    angles = 2 * np.pi * np.arange(16) / 16
+    waves = rng.standard_normal((20, 3)) * (1, 1, 0.5)
+    t = waves @ np.array([np.cos(angles), np.sin(angles), np.ones(16)])
+    found, misfit = fit_profiles(kind, -3 * curvature(kind, t), angles, rng)
+    sign = np.sign(np.sum(found * waves, axis=1, keepdims=True))
+    assert misfit.max() < 1e-6
+    np.testing.assert_allclose(sign * found, waves, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu", "gelu_tanh", "tanh"])
+def test_derivatives_of_activations_are_limits_of_differences(kind):
+    t = np.linspace(-4, 4, 82)  # 0 is none of them
+    difference = (activation(kind, t + 1e-6) - activation(kind, t - 1e-6)) / 2e-6
+    np.testing.assert_allclose(activation(kind, t, derivative=True), difference, atol=1e-8)
+
+
+def test_only_a_pre_norm_block_is_a_map_of_the_sphere_far_away():
+    block = normed(5, dim=8, width=6)
+
+    def ask(target):
+        return lambda x: target(x[:, None])[:, 0]
+
+    rng = np.random.default_rng(6)
+    assert find_sphere(ask(block), 8, rng).centred
+    assert not find_sphere(ask(normed(5, dim=8, width=6, centred=False)), 8, rng).centred
+    assert find_sphere(ask(replace(block, norms=None)), 8, rng) is None
+    assert find_sphere(ask(lambda x: np.tanh(x)), 8, rng) is None
+
+
+CASES = [
+    {},
+    *(
+        pytest.param(case, marks=pytest.mark.slow)
+        for case in (
+            {"kind": "gelu_tanh"},
+            {"kind": "tanh"},
+            {"centred": False, "eps": 1e-6},
+            {"causal": True},
+            {"dim": 32, "width": 64},
+            {"kind": "relu"},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_pre_norm_block_is_read_whole(case):
+    case = dict(case)
+    causal = case.pop("causal", False)
+    block = normed(0, **case)
+    block = replace(block, layer=replace(block.layer, causal=causal))
+    oracle = ValueOracle(block, tokens=3)
+    fit = BlockByQueries().fit(oracle, rng=0)
+    assert fit.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR), fit.trace
+    assert block_errors(fit.details, block).worst < 1e-8
+    assert fit.details.norms[0].eps == pytest.approx(block.norms[0].eps, rel=1e-6)
+    x = np.random.default_rng(9).standard_normal((50, 3, block.dim))
+    np.testing.assert_allclose(fit.predict(x), block(x), atol=1e-7)

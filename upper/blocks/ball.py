@@ -1,0 +1,51 @@
+"""The attention of a pre-norm block as an oracle: short tokens have norms everywhere in a ball."""
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer, ValueOracle
+from upper.blocks.normed_map import NormedMap
+from upper.blocks.peel import NoPreimage
+
+# Tokens of the oracle are so many times shorter behind the norm, where those of length sqrt(d) are on the sphere.
+_UNIT = 0.1
+# No token is nearer to the sphere: the tokens of the block grow as 1 / sqrt(1 - share^2).
+_REACH = 0.98
+
+
+class Ball(ValueOracle):
+    """The layer F of B(X) = Z + N(n(Z)), Z = X + F(n(X)), at tokens y / 10 = n(x), without the norm.
+
+    As n(x) = x / sqrt(|x|^2 / d + eps), each u with |u|^2 < d is the norm of x = u sqrt(eps) / sqrt(1 - |u|^2 / d). So
+    tokens have a largest length.
+    """
+
+    def __init__(self, oracle: ValueOracle, g: NormedMap, reach: float) -> None:
+        self._oracle, self._g = oracle, g
+        self._prepare(self._peeled, oracle.tokens, oracle.dim, 0.0, None, None)
+        self.longest = reach * np.sqrt(oracle.dim) / _UNIT
+
+    @property
+    def remaining(self) -> int | None:
+        """How many queries the block has left."""
+        return self._oracle.remaining
+
+    def _peeled(self, y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        d = y.shape[2]
+        u = _UNIT * y
+        if self._g.norm.centred:
+            u = u - u.mean(axis=2, keepdims=True)
+        share = np.sum(u**2, axis=2, keepdims=True) / d
+        if share.max() > _REACH**2:
+            raise NoPreimage("A token is longer than norms are: shorter ones are needed.")
+        x = u * np.sqrt(self._g.norm.eps / (1 - share))
+        z = self._g.inverse(self._oracle.ask(x).reshape(-1, d), x.reshape(-1, d)).reshape(x.shape)
+        if not np.isfinite(z).all():
+            raise NoPreimage("An answer has no preimage near its token.")
+        return z - x
+
+
+def in_units_of_the_norm(layer: AttentionLayer) -> AttentionLayer:
+    """The layer that acts on norms, from the one that acts on tokens of a `Ball`."""
+    bias = None if layer.key_bias is None else layer.key_bias / _UNIT
+    return AttentionLayer(layer.theta / _UNIT**2, layer.w / _UNIT, bias, layer.bias, causal=layer.causal)

@@ -1,0 +1,99 @@
+"""What a pre-norm block answers to one token: B(x) = z + N(n(z)) with z = x + n(x) W + b."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from attention.norm import Norm
+from upper.blocks.kinks import Ask
+from upper.blocks.row_newton import newton_rows
+from upper.blocks.token_map import TokenMap
+
+# The error at which a row is done, and that of one that is found, relative to its answer; steps of paths.
+_SOLVED, _FOUND = 1e-14, 1e-9
+_PATHS = (8, 64)
+
+
+@dataclass(frozen=True)
+class NormedMap:
+    """B(x) = z + N(n(z)) with z = x + n(x) W + b, for a network N without residual and a norm without gain."""
+
+    norm: Norm
+    w: Float[np.ndarray, "d d"]  #: the sum of the W_i
+    b: Float[np.ndarray, " d"]  #: the bias of the attention
+    network: TokenMap  #: N
+
+    def attended(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The z of one token, or of equal ones."""
+        return x + self.norm(x) @ self.w + self.b
+
+    def behind(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Z + N(n(z))."""
+        return z + self.network(self.norm(z))
+
+    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The outputs on tokens."""
+        return self.behind(self.attended(x))
+
+    def with_eps(self, eps: float) -> "NormedMap":
+        """The same with another eps."""
+        return replace(self, norm=replace(self.norm, eps=eps))
+
+    def amplification(self, reach: float, rng: np.random.Generator, n: int) -> float:
+        """How much an error of an answer grows in z, at the worst of n tokens with norms of random length."""
+        d = self.norm.dim
+        u = rng.standard_normal((n, d))
+        if self.norm.centred:
+            u -= u.mean(axis=1, keepdims=True)
+        u *= reach * rng.random((n, 1)) * np.sqrt(d) / np.linalg.norm(u, axis=1, keepdims=True)
+        inverses = np.linalg.inv(self._slopes(u @ self.w + self.b))
+        return float(np.linalg.norm(inverses, ord=2, axis=(1, 2)).max())
+
+    def _slopes(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
+        """The derivative of z + N(n(z)), rows by z."""
+        identity = np.eye(z.shape[1])
+        return identity + self.norm.derivative(z, identity[None]) @ self.network.jacobian(self.norm(z))
+
+    def inverse(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The z with z + N(n(z)) = y near that of equal tokens x; NaN where none is found.
+
+        Newton's method; where it fails, it follows the straight path of answers from that to equal tokens.
+        """
+        z = self.attended(x)
+        z, found = self._by_newton(y, z)
+        for steps in _PATHS:
+            rows = np.flatnonzero(~found)
+            if not len(rows):
+                break
+            on_path = self.attended(x[rows])
+            start = self.behind(on_path)
+            for share in np.arange(1, steps + 1) / steps:
+                on_path, reached = self._by_newton(start + share * (y[rows] - start), on_path)
+                rows, start, on_path = rows[reached], start[reached], on_path[reached]
+            z[rows], found[rows] = on_path, True
+        z[~found] = np.nan
+        return z
+
+    def _by_newton(self, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scale = 1 + np.linalg.norm(y, axis=1)
+        z, off = newton_rows(self.behind, self._slopes, y, z, _SOLVED * scale)
+        return z, off <= _FOUND * scale
+
+
+def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> float:
+    """The eps of the norm: it decides the length of n(x) for short tokens x, which z shows. 30 queries."""
+    direction = rng.standard_normal(dim)
+    direction -= direction.mean()
+    direction *= np.sqrt(dim) / np.linalg.norm(direction)
+    lengths = 10.0 ** -np.arange(1.0, 16.0, 0.5)
+    x = lengths[:, None] * direction
+    moved = g.inverse(ask(x), x) - x - g.b
+    whole = direction @ g.w
+    shares = moved @ whole / (whole @ whole)
+    usable = np.isfinite(shares) & (shares > 0) & (shares < 1)
+    if not usable.any():
+        return 0.0
+    # a share near 1/sqrt(2) tells most
+    best = np.argmin(np.where(usable, np.abs(shares**2 - 0.5), np.inf))
+    return float(lengths[best] ** 2 * (1 / shares[best] ** 2 - 1))

@@ -1,0 +1,97 @@
+"""Pre-norm blocks, Z + N(n(Z)) with Z = X + F(n(X)): the network on the sphere, then the attention in the ball."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attention import AttentionLayer, Block, FeedForward, Norm, Recorder, ValueOracle
+from attention.evaluation import Verdict
+from attention.outcome import Outcome
+from upper.blocks.ball import Ball, in_units_of_the_norm
+from upper.blocks.network import judge_block
+from upper.blocks.normed_fit import fit_normed
+from upper.blocks.normed_map import NormedMap, find_eps
+from upper.blocks.normed_signs import turn_signs
+from upper.blocks.one_token import NoNetwork, one_token
+from upper.blocks.peel import NoPreimage
+from upper.blocks.sphere import Sphere
+from upper.blocks.sphere_kinks import is_piecewise, read_piecewise
+from upper.blocks.sphere_network import read_sphere
+from upper.value_queries import ByQueries
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What counts in the steps; all were measured on nice blocks."""
+
+    signs: float = (
+        0.2  #: how near signs are to zeros and ones: right ones to .002, with a wrong neuron to .49
+    )
+    #: eps follows from a fit, and a fit from eps, until the error is that of rounding: two or three times
+    exact: float = 1e-14
+    turns: int = 5
+    #: the largest tokens, in shares of the ball, and step lengths: where z + N(n(z)) is nearly singular, shorter tokens
+    #: or differences keep z near that of equal tokens
+    tries: tuple[tuple[float, float], ...] = ((0.95, 1.0), (0.7, 1.0), (0.95, 0.3), (0.95, 0.1))
+    accuracy: float = 1e-14  #: of z, times how much an error of an answer grows on so many tokens
+    sample: int = 64
+    checks: int = 16  #: fresh queries of a verdict, and their tokens where the oracle leaves it open
+    tokens: int = 4
+
+
+_RULES = _Rules()
+
+
+def behind_norms(
+    oracle: ValueOracle, sphere: Sphere, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Block | NoNetwork, Verdict]:
+    """The block behind a map of the sphere, or why there is none, and the verdict by fresh queries."""
+    ask = one_token(oracle)
+    read = (read_piecewise if is_piecewise(sphere, rng) else read_sphere)(sphere, rng, recorder)
+    if read is None:
+        return NoNetwork.NOT_ON_SPHERE, Verdict(Outcome.NO_BLOCK)
+    g, off = turn_signs(read, Norm.plain(sphere.dim, 0.0, centred=sphere.centred), ask, rng)
+    recorder.step("Signs", off=off)
+    if off > _RULES.signs:
+        return NoNetwork.NO_SIGNS_BEHIND_NORMS, Verdict(Outcome.NO_BLOCK)
+    space = sphere.basis(rng)
+    for _ in range(_RULES.turns):
+        g, error = fit_normed(ask, g, space, rng)
+        g = g.with_eps(find_eps(g, ask, sphere.dim, rng))
+        recorder.step("All parameters of one token", error=error, eps=g.norm.eps)
+        if error < _RULES.exact:
+            break
+    return _attention(oracle, g, rng, recorder)
+
+
+def _attention(
+    oracle: ValueOracle, g: NormedMap, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Block | NoNetwork, Verdict]:
+    block: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
+    for reach, step_length in _RULES.tries:
+        accuracy = _RULES.accuracy * g.amplification(reach, rng, _RULES.sample)
+        try:
+            fit = ByQueries(accuracy=accuracy, noise=0.0, step_length=step_length).fit(
+                Ball(oracle, g, reach),
+                rng=rng,
+                progress=lambda step: recorder.step(step.name, **step.measures),
+            )
+        except NoPreimage as reason:
+            recorder.step(str(reason), reach=reach, step_length=step_length)
+            continue
+        if not isinstance(fit.layer, AttentionLayer):
+            continue
+        network = FeedForward(
+            w1=g.network.u.T,
+            b1=g.network.a,
+            w2=g.network.v,
+            b2=g.network.constant,
+            activation=g.network.activation,
+        )
+        block = Block(in_units_of_the_norm(fit.layer), network, norms=(g.norm, g.norm))
+        fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, g.norm.dim))
+        ended = judge_block(block(fresh), oracle.ask(fresh))
+        if ended.outcome.succeeded:
+            break
+    return block, ended

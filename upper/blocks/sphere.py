@@ -1,0 +1,103 @@
+"""Far from the origin a pre-norm block is a map of the sphere: B(x) - x depends on the direction of x alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from upper.blocks.kinks import Ask
+
+_FAR = 1e5
+# What rounding and n(x + F) - n(x) leave of a difference that is zero, relative to the answers less the tokens
+_SAME = 1e-3
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """S(n) = n A + c + sum_j act(u_j . n + a_j) v_j for |n|^2 = d, up to O(1e-5): answers at x = 1e5 n, less x.
+
+    There n(z) = n(x) + O(1 / |x|), so the block is its network behind a linear map: nothing saturates and no head
+    shows. Behind a LayerNorm n is orthogonal to the vector of ones.
+    """
+
+    ask: Ask
+    dim: int
+    centred: bool
+
+    def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """S at points of the sphere, a query each."""
+        x = _FAR * n.reshape(-1, self.dim)
+        return (self.ask(x) - x).reshape(n.shape)
+
+    def basis(self, rng: np.random.Generator) -> Float[np.ndarray, "r d"]:
+        """A random orthonormal basis of the space that holds the sphere; r is d, or d - 1 for a LayerNorm."""
+        columns = rng.standard_normal((self.dim, self.dim))
+        if self.centred:
+            columns[:, 0] = 1.0
+        return np.linalg.qr(columns)[0].T[int(self.centred) :]
+
+
+def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
+    """The sphere of a pre-norm block, and whether its norm takes off the mean; None for other functions. 4 queries."""
+    n = rng.standard_normal(dim)
+    n -= n.mean()
+    n *= np.sqrt(dim) / np.linalg.norm(n)
+    points = _FAR * np.array([n, 2 * n, n + np.sqrt(dim), -n])
+    far, twice, shifted, opposite = ask(points) - points
+    size = max(float(np.linalg.norm(far)), float(np.linalg.norm(opposite)))
+    if not size < _SAME * _FAR or np.linalg.norm(twice - far) > _SAME * size:
+        return None
+    return Sphere(ask, dim, centred=bool(np.linalg.norm(shifted - far) < _SAME * size))
+
+
+@dataclass(frozen=True)
+class CircleJet:
+    """S and its derivatives at points of a great circle."""
+
+    basis: Float[np.ndarray, "r d"]  #: orthonormal: the circle is in the plane of the first two
+    angles: Float[np.ndarray, " p"]
+    values: Float[np.ndarray, "p d"]  #: S
+    tangents: Float[np.ndarray, "p d"]  #: the derivative of S along the circle, for a unit of length
+    slopes: Float[np.ndarray, "p s d"]  #: that along each other direction of the basis
+    curvatures: Float[np.ndarray, "p d q q"]  #: second derivatives in the angle along the first q of these
+
+    @property
+    def points(self) -> Float[np.ndarray, "p d"]:
+        """The points n."""
+        return np.sqrt(self.basis.shape[1]) * (
+            np.cos(self.angles)[:, None] * self.basis[0] + np.sin(self.angles)[:, None] * self.basis[1]
+        )
+
+
+def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.random.Generator) -> CircleJet:
+    """Differences of S along geodesics, p (q (q + 1) + 2 (d - q)) queries for p points and a frame of q directions.
+
+    A direction of the frame is orthogonal to the circle, so it stays tangent to the sphere all along.
+    """
+    basis = sphere.basis(rng)
+    others, q = basis[2:], min(frame, len(basis) - 2)
+    angles = 2 * np.pi * np.arange(points) / points
+    centres = np.cos(angles)[:, None] * basis[0] + np.sin(angles)[:, None] * basis[1]
+    along = np.cos(angles)[:, None] * basis[1] - np.sin(angles)[:, None] * basis[0]
+    radius = np.sqrt(sphere.dim)
+    values = sphere(radius * centres)
+
+    def beside(directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second differences along unit directions (p, s, d), in the angle."""
+        near = (
+            np.cos(step) * centres[:, None]
+            + np.sin(step) * np.array([1.0, -1.0])[:, None, None, None] * directions
+        )
+        ahead, behind = sphere(radius * near)
+        return (ahead - behind) / (2 * step), (ahead + behind - 2 * values[:, None]) / step**2
+
+    i, j = np.triu_indices(q, 1)
+    slopes, pure = beside(np.broadcast_to(others, (points, *others.shape)))
+    _, mixed = beside(np.broadcast_to((others[i] + others[j]) / np.sqrt(2), (points, len(i), sphere.dim)))
+    curvatures = np.zeros((points, sphere.dim, q, q))
+    diagonal = np.arange(q)
+    curvatures[:, :, diagonal, diagonal] = np.swapaxes(pure[:, :q], 1, 2)
+    mixed = mixed - (pure[:, i] + pure[:, j]) / 2
+    curvatures[:, :, i, j] = curvatures[:, :, j, i] = np.swapaxes(mixed, 1, 2)
+    tangents, _ = beside(along[:, None])
+    return CircleJet(basis, angles, values, tangents[:, 0] / radius, slopes / radius, curvatures)
