@@ -37,7 +37,7 @@ class _Search:
     #: circles at most, random points for every unknown over d, and what is left where no neuron is missing
     circles: int = 8
     points: float = 1.5
-    complete: float = 1e-3
+    complete: float = 1e-5
 
 
 _SEARCH = _Search()

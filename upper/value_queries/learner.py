@@ -194,7 +194,8 @@ class ByQueries(LearnerBase):
             layer, verdict = self._of_one_direction(pairs, random, recorder)
             if np.linalg.matrix_rank(pairs.linear.projection_sum) <= 1:
                 return layer, verdict
-        if verdict.outcome.succeeded or rank > MOST_DEPENDENT:
+        # where tokens are bounded, shorter ones repair most of what fails, in seconds; the search would take minutes
+        if verdict.outcome.succeeded or rank > MOST_DEPENDENT or pairs.oracle.longest is not None:
             return layer, verdict
         heads = None if self.heads == "auto" else self.heads
         parameters = dependent_heads(pairs, rank, heads, random, recorder)
