@@ -15,6 +15,7 @@ from attention.feed_forward import Activation, FeedForward
 from attention.generators import make_nice_layer
 from attention.inputs import Rng
 from attention.layer import AttentionLayer
+from attention.memory import require_memory
 from attention.norm import Norm
 from attention.validation import PositiveInt, checked, random_generator
 
@@ -192,6 +193,7 @@ def make_nice_network(
     >>> make_nice_network(dim=8, width=32, rng=0)
     FeedForward(dim=8, width=32, activation='gelu')
     """
+    require_memory(f"A network of {width} neurons", 32 * dim * width, advice="take fewer neurons")
     rng = random_generator(rng)
     return FeedForward(
         w1=rng.standard_normal((dim, width)) / np.sqrt(dim),

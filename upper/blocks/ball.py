@@ -1,5 +1,7 @@
 """The attention of a pre-norm block as an oracle: short tokens have norms everywhere in a ball."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from jaxtyping import Float
 
@@ -11,6 +13,8 @@ from upper.blocks.peel import NoPreimage
 _UNIT = 0.1
 # No token is nearer to the sphere: the tokens of the block grow as 1 / sqrt(1 - share^2).
 _REACH = 0.98
+# Random weights with which preimages are looked for
+_DRAWS = 12
 
 
 class Ball(ValueOracle):
@@ -39,10 +43,27 @@ class Ball(ValueOracle):
         if share.max() > _REACH**2:
             raise NoPreimage("A token is longer than norms are: shorter ones are needed.")
         x = u * np.sqrt(self._g.norm.eps / (1 - share))
-        z = self._g.inverse(self._oracle.ask(x).reshape(-1, d), x.reshape(-1, d)).reshape(x.shape)
-        if not np.isfinite(z).all():
+        answers = self._oracle.ask(x).reshape(-1, d)
+        z = np.full_like(answers, np.nan)
+        left = np.arange(len(z))
+        for weights in _first_weights(x.shape[1], self._rng):
+            # Newton's method starts where all heads have these weights
+            start = (x + (weights @ u) @ self._g.w + self._g.b).reshape(-1, d)
+            z[left] = self._g.inverse(answers[left], start[left])
+            left = left[~np.isfinite(z[left]).all(axis=1)]
+            if not len(left):
+                break
+        else:
             raise NoPreimage("An answer has no preimage near its token.")
-        return z - x
+        return z.reshape(x.shape) - x
+
+
+def _first_weights(tokens: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "k k"]]:
+    """Weights with which heads may attend: all to their own token, to all alike, and at random."""
+    yield np.eye(tokens)
+    yield np.full((tokens, tokens), 1 / tokens)
+    for _ in range(_DRAWS):
+        yield rng.dirichlet(np.full(tokens, 1 / tokens), size=tokens)
 
 
 def in_units_of_the_norm(layer: AttentionLayer) -> AttentionLayer:

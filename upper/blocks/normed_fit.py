@@ -19,6 +19,7 @@ class _Rules:
     lengths: tuple[float, float] = (8.0, 4.0)
     queries: float = 1.5  #: for every unknown over d
     more: int = 20  #: queries besides
+    beside: float = 0.3  #: the distance from planes of two more queries a neuron
     steps: int = 40
     factorisations: int = 4
     slow: float = 0.5  #: a step that leaves more than this share asks for a new derivative
@@ -61,7 +62,8 @@ def fit_normed(
     """
     h, d = g.network.u.shape
     n = int(_RULES.queries * (2 * h + d)) + _RULES.more
-    x = np.resize(_RULES.lengths, (n, 1)) * rng.standard_normal((n, d))
+    x = np.concatenate([rng.standard_normal((n, d)), _beside_planes(g, space, rng)])
+    x *= np.resize(_RULES.lengths, (len(x), 1))
     answers = ask(x)
     moved = answers - x
     size = float(np.linalg.norm(moved))
@@ -86,6 +88,19 @@ def fit_normed(
         if slow:
             derivative, rest = None, answers - g(x)
     return g, error
+
+
+def _beside_planes(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    """Norms at which a neuron is nearly 0, on both sides: a ReLU that is nearly always off or on shows there."""
+    d = space.shape[1]
+    size = np.linalg.norm(g.network.u, axis=1)
+    u = np.tile(g.network.u / size[:, None], (2, 1))
+    beside = np.repeat([_RULES.beside, -_RULES.beside], len(size))
+    along = np.clip(np.tile(-g.network.a / size, 2) + beside, -np.sqrt(d), np.sqrt(d))[:, None]
+    across = rng.standard_normal((len(u), len(space))) @ space
+    across -= np.sum(across * u, axis=1, keepdims=True) * u
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    return along * u + np.sqrt(d - along**2) * across
 
 
 def _with_linear(

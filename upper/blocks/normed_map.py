@@ -10,9 +10,8 @@ from upper.blocks.kinks import Ask
 from upper.blocks.row_newton import newton_rows
 from upper.blocks.token_map import TokenMap
 
-# The error at which a row is done, and that of one that is found, relative to its answer; steps of paths.
+# The error at which a row is done, and that of one that is found, relative to its answer.
 _SOLVED, _FOUND = 1e-14, 1e-9
-_PATHS = (8, 64)
 
 
 @dataclass(frozen=True)
@@ -55,30 +54,14 @@ class NormedMap:
         identity = np.eye(z.shape[1])
         return identity + self.norm.derivative(z, identity[None]) @ self.network.jacobian(self.norm(z))
 
-    def inverse(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The z with z + N(n(z)) = y near that of equal tokens x; NaN where none is found.
-
-        Newton's method; where it fails, it follows the straight path of answers from that to equal tokens.
-        """
-        z = self.attended(x)
-        z, found = self._by_newton(y, z)
-        for steps in _PATHS:
-            rows = np.flatnonzero(~found)
-            if not len(rows):
-                break
-            on_path = self.attended(x[rows])
-            start = self.behind(on_path)
-            for share in np.arange(1, steps + 1) / steps:
-                on_path, reached = self._by_newton(start + share * (y[rows] - start), on_path)
-                rows, start, on_path = rows[reached], start[reached], on_path[reached]
-            z[rows], found[rows] = on_path, True
-        z[~found] = np.nan
-        return z
-
-    def _by_newton(self, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def inverse(
+        self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n d"]:
+        """The z with z + N(n(z)) = y near `start`, by Newton's method; NaN where none is found."""
         scale = 1 + np.linalg.norm(y, axis=1)
-        z, off = newton_rows(self.behind, self._slopes, y, z, _SOLVED * scale)
-        return z, off <= _FOUND * scale
+        z, off = newton_rows(self.behind, self._slopes, y, start, _SOLVED * scale)
+        z[off > _FOUND * scale] = np.nan
+        return z
 
 
 def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> float:
@@ -88,9 +71,12 @@ def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> floa
     direction *= np.sqrt(dim) / np.linalg.norm(direction)
     lengths = 10.0 ** -np.arange(1.0, 16.0, 0.5)
     x = lengths[:, None] * direction
-    moved = g.inverse(ask(x), x) - x - g.b
+    moved = g.inverse(ask(x), g.attended(x)) - x - g.b
     whole = direction @ g.w
     shares = moved @ whole / (whole @ whole)
-    usable = np.flatnonzero(np.isfinite(shares) & (shares > 0) & (shares < 1))
-    best = usable[np.argmin(np.abs(shares[usable] ** 2 - 0.5))] if len(usable) else 0
-    return float(lengths[best] ** 2 * (1 / shares[best] ** 2 - 1)) if len(usable) else 0.0
+    usable = np.isfinite(shares) & (shares > 0) & (shares < 1)
+    if not usable.any():
+        return 0.0
+    # a share near 1/sqrt(2) tells most
+    best = np.argmin(np.where(usable, np.abs(shares**2 - 0.5), np.inf))
+    return float(lengths[best] ** 2 * (1 / shares[best] ** 2 - 1))

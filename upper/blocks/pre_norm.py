@@ -30,9 +30,8 @@ class _Rules:
     #: eps follows from a fit, and a fit from eps, until the error is that of rounding: two or three times
     exact: float = 1e-14
     turns: int = 5
-    #: the largest tokens, in shares of the ball, and step lengths: where z + N(n(z)) is nearly singular, shorter tokens
-    #: or differences keep z near that of equal tokens
-    tries: tuple[tuple[float, float], ...] = ((0.95, 1.0), (0.7, 1.0), (0.95, 0.3), (0.95, 0.1))
+    #: the largest tokens, in shares of the ball: shorter ones repair what left it, or has no preimage near by
+    reaches: tuple[float, ...] = (0.95, 0.7, 0.5)
     accuracy: float = 1e-14  #: of z, times how much an error of an answer grows on so many tokens
     sample: int = 64
     checks: int = 16  #: fresh queries of a verdict, and their tokens where the oracle leaves it open
@@ -57,10 +56,10 @@ def behind_norms(
     space = sphere.basis(rng)
     for _ in range(_RULES.turns):
         g, error = fit_normed(ask, g, space, rng)
+        g = g.with_eps(find_eps(g, ask, sphere.dim, rng))
         recorder.step("All parameters of one token", error=error, eps=g.norm.eps)
         if error < _RULES.exact:
             break
-        g = g.with_eps(find_eps(g, ask, sphere.dim, rng))
     return _attention(oracle, g, rng, recorder)
 
 
@@ -69,16 +68,16 @@ def _attention(
 ) -> tuple[Block | NoNetwork, Verdict]:
     block: Block | NoNetwork = NoNetwork.NO_LAYER
     ended = Verdict(Outcome.NOT_SEPARATED)
-    for reach, step_length in _RULES.tries:
+    for reach in _RULES.reaches:
         accuracy = _RULES.accuracy * g.amplification(reach, rng, _RULES.sample)
         try:
-            fit = ByQueries(accuracy=accuracy, noise=0.0, step_length=step_length).fit(
+            fit = ByQueries(accuracy=accuracy, noise=0.0).fit(
                 Ball(oracle, g, reach),
                 rng=rng,
                 progress=lambda step: recorder.step(step.name, **step.measures),
             )
         except NoPreimage as reason:
-            recorder.step(str(reason), reach=reach, step_length=step_length)
+            recorder.step(str(reason), reach=reach)
             continue
         if not isinstance(fit.layer, AttentionLayer):
             continue

@@ -307,11 +307,7 @@ def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     d, by = pairs.oracle.dim, _SEARCH
     directions = orthonormal(rng, min(by.rays + 1, d), d)
     # what is asked of bounded tokens is asked of the longest; a logit is of the order of distance times difference
-    most = (
-        None
-        if pairs.oracle.longest is None
-        else pairs.oracle.longest * min(1.0, pairs.step_length) / by.tokens
-    )
+    most = None if pairs.oracle.longest is None else pairs.oracle.longest / by.tokens
     unit = 1.0 if most is None else most
     delta, rays = unit * directions[0], directions[-by.rays :]
     entries = float(np.sqrt(2 * len(rays) * d))
