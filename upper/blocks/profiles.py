@@ -16,7 +16,7 @@ class _Descent:
     starts: int = 24  #: random starts in a round, of which a nice neuron needs a few
     rounds: int = 8
     #: standard deviations of the starts of alpha, beta and a
-    spread: tuple[float, float, float] = (1.3, 1.3, 0.7)
+    spread: tuple[float, float, float] = (1.3, 1.3, 1.5)
     steps: int = 60  #: most fits end in 20
     longest: float = 1.5  #: of a step: longer ones leave the range where act'' is not 0
     damping: float = 1e-2

@@ -15,10 +15,12 @@ from upper.blocks.token_map import TokenMap
 class _Search:
     """How kinks are looked for; angles are in radians."""
 
-    #: ReLU or smooth: the places, the distances of their four points, and what is left of their combination
-    places: int = 9
-    spacing: float = 3e-3
-    straight: float = 3e-9
+    #: ReLU or smooth: the places, two distances of their four points, how much more the farther ones leave where S is
+    #: smooth, and the share of places where they do
+    places: int = 12
+    spacings: tuple[float, float] = (1e-2, 3e-2)
+    growth: tuple[float, float] = (15.0, 45.0)
+    smooth: float = 0.6
     #: points of the first grid, and the shortest distance between points
     grid: int = 64
     nearest: float = 3e-6
@@ -45,13 +47,21 @@ _NEWTON, _PARALLEL, _SHORTEST = 4, 1e-6, 1e-3
 
 
 def is_piecewise(sphere: Sphere, rng: np.random.Generator) -> bool:
-    """Whether S is a combination of cos, sin and 1 on most short arcs, as for ReLU. 36 queries."""
+    """Whether S is a combination of cos, sin and 1 on short arcs, as for ReLU. 96 queries.
+
+    What is left of four points grows with the cube of their distance where S is smooth, by 27 here. For ReLU it is
+    rounding, or that of a kink, which grows by 3, or from rounding to a kink, by much more.
+    """
     by = _SEARCH
     basis = sphere.basis(rng)[:2]
-    angles = 2 * np.pi * rng.random((by.places, 1)) + by.spacing * np.arange(4)
-    values = sphere(np.sqrt(sphere.dim) * _on_circle(basis, angles))
-    left = np.linalg.norm(_combination(angles, values), axis=1)
-    return bool(np.median(left) < by.straight * np.abs(values).max())
+    places = 2 * np.pi * rng.random((by.places, 1))
+    left = []
+    for spacing in by.spacings:
+        angles = places + spacing * np.arange(4)
+        values = sphere(np.sqrt(sphere.dim) * _on_circle(basis, angles))
+        left.append(np.linalg.norm(_combination(angles, values), axis=1))
+    growth = left[1] / np.maximum(left[0], np.finfo(float).tiny)
+    return bool(np.mean((growth > by.growth[0]) & (growth < by.growth[1])) < by.smooth)
 
 
 def _on_circle(basis: Float[np.ndarray, "2 d"], angles: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n d"]:

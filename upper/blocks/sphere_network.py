@@ -22,7 +22,7 @@ class _Reading:
     step: float = 0.01  #: an angle: rounding of 1e-7 and truncation of 1e-5 in second differences
     width: int = 4  #: the largest number of neurons over d that the frame has room for
     gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
-    profile: float = 3e-3  #: the largest misfit of a profile, relative to it
+    profile: float = 3e-3  #: the largest misfit of a profile, relative to the median of profiles
     tried: int = 12  #: neurons whose profiles tell the activation
 
 
@@ -66,7 +66,14 @@ def read_sphere(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) ->
     kind = min(smooth, key=lambda kind: float(np.median(misfits[kind])))
     waves, misfit = fit_profiles(kind, profiles, jet.angles, rng)
     recorder.step(f"Profiles of {kind}", worst=float(misfit.max()))
-    return None if misfit.max() > by.profile else _assembled(kind, waves, profiles, outputs, jet)
+    off = (
+        misfit * size[:, 0]
+    )  # a neuron whose act'' nearly vanishes is read with fewer digits, and fitted later
+    return (
+        None
+        if off.max() > by.profile * np.median(size[:, 0])
+        else _assembled(kind, waves, profiles, outputs, jet)
+    )
 
 
 def _assembled(

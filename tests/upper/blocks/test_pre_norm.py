@@ -92,7 +92,6 @@ CASES = [
             {"centred": False, "eps": 1e-6},
             {"causal": True},
             {"dim": 32, "width": 64},
-            {"kind": "relu"},
         )
     ),
 ]
@@ -111,3 +110,12 @@ def test_a_pre_norm_block_is_read_whole(case):
     assert fit.details.norms[0].eps == pytest.approx(block.norms[0].eps, rel=1e-6)
     x = np.random.default_rng(9).standard_normal((50, 3, block.dim))
     np.testing.assert_allclose(fit.predict(x), block(x), atol=1e-7)
+
+
+@pytest.mark.slow
+def test_a_pre_norm_block_of_relu_is_read_whole():
+    norm = Norm.plain(24)
+    block = replace(make_nice_block(heads=2, dim=24, width=48, activation="relu", rng=5), norms=(norm, norm))
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=3), rng=6)
+    assert fit.outcome.succeeded, fit.trace
+    assert block_errors(fit.details, block).worst < 1e-7
