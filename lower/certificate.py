@@ -186,12 +186,8 @@ class Fact:
     at: float | int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.value, float) and not math.isfinite(self.value):
-            raise ValueError(f"The value of {self.name!r} is {self.value}: a finite number is needed.")
         if not self.source:
             raise ValueError(f"The source of {self.name!r} is an empty text: a few words are needed.")
-        if isinstance(self.value, bool) or isinstance(self.at, bool):
-            raise ValueError(f"The value of {self.name!r} is a truth value: a number or a word is needed.")
 
     @property
     def name(self) -> str:

@@ -3,7 +3,6 @@
 Do random, structured and imported heads meet the non-degeneracy conditions as d grows?
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,9 +79,12 @@ def measure(*, rng: Generator, family: str, dim: int, draws: int) -> dict[str, A
     return {
         "met": sum(not report.violated for report in reports),
         "incoherent": sum("theta_incoherence" in report.violated for report in reports),
-        **{title: _median(report[name].measured for report in reports) for title, name in _MEASURES.items()},
+        **{
+            title: float(np.median([report[name].measured for report in reports]))
+            for title, name in _MEASURES.items()
+        },
         **{f"threshold of {title}": reports[0][name].threshold for title, name in _MEASURES.items()},
-        "loss": _median(losses),
+        "loss": float(np.median(losses)) if losses else None,
         "fails on every layer": ", ".join(name.replace("_", " ") for name in always) or "none",
     }
 
@@ -120,11 +122,6 @@ def trained_layer(dim: int, rng: Generator, *, steps: int) -> tuple[AttentionLay
             losses.append(loss.item())
     last = losses[-max(1, steps // 50) :]
     return convert_torch_module(module).layer, float(np.mean(last or [1.0]))
-
-
-def _median(measured: Iterable[float | None]) -> float | None:
-    finite = [value for value in measured if value is not None and math.isfinite(value)]
-    return float(np.median(finite)) if finite else None
 
 
 def _share(rows: Iterable[Row], name: str = "met") -> str:

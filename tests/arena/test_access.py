@@ -72,6 +72,14 @@ def test_a_learner_that_declares_the_wrong_access_is_refused_by_learn_and_compar
         compare([nice], [Misnamed()], isolated=False)
 
 
+def test_the_text_of_a_fit_says_what_it_was_learned_from_unless_random_examples(nice):
+    targets = {"linearisation": lwr_target(n=3, q=8, p=2, matrix="gadget")}
+    for name, access in SEEN.items():
+        rows = [line.split(maxsplit=2) for line in str(learn(targets.get(name, nice), name)).splitlines()]
+        told = [row[2] for row in rows if row[:2] == ["learned", "from"]]
+        assert told == ([] if access == "random examples" else [access])
+
+
 def test_the_command_says_it(cli, tmp_path):
     save_layer(tmp_path / "layer.safetensors", make_nice_layer(heads=2, dim=8, rng=0))
     file = str(tmp_path / "layer.safetensors")

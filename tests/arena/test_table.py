@@ -30,6 +30,8 @@ def test_no_line_is_wider_than_asked_and_no_learner_is_lost(eventful_results, wi
     assert max(map(len, text.splitlines())) <= width
     for word in ("Newton", "Adam", "regression", "Known part", "elimination"):
         assert word in text
+    headers = " ".join(line for line in text.splitlines() if line.startswith("Target"))
+    assert all(learner.title.split()[-1] in headers for learner in eventful_results.learners)
 
 
 def test_no_text_can_move_the_cursor_or_write_markup(eventful_results):

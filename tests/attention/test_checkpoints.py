@@ -490,6 +490,7 @@ WRONG_TENSORS = {
         {"wte.weight": np.zeros((3, 4))},
         "no attention layer named as in BERT, .* or Multi.*rename its tensors, or .*convert_projections",
     ),
+    "many others": ({name: np.zeros(1) for name in "dcba"}, "names of tensors there: 'a', 'b', 'c'; "),
     "rotary": (
         {"model.layers.0.self_attn.q_proj.weight": np.zeros((3, 3))},
         "are rotated by position",

@@ -225,6 +225,26 @@ def test_an_early_end_stops_what_runs():
     assert time.monotonic() - began < 5
 
 
+_FEW_FILES = """
+import resource, sys
+from runs import Cell, run
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, int(sys.argv[1])))
+print(sorted(result.value for result in run([Cell(pow, {"base": n, "exp": 2}) for n in range(8)], jobs=8)))
+"""
+
+
+@pytest.mark.parametrize(("hard", "out"), [("1000", "[0, 1, 4, 9, 16, 25, 36, 49]"), ("40", "")])
+def test_processes_may_open_the_files_that_they_need_or_none_begins(tmp_path, hard, out):
+    pytest.importorskip("resource")
+    (tmp_path / "script.py").write_text(_FEW_FILES)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, tmp_path / "script.py", hard]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == out
+    assert ("for 8 processes, which need 56" in done.stderr) == (not out)
+
+
 def test_another_file_is_no_store_and_left_alone(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert Store(tmp_path / "empty").values() == []

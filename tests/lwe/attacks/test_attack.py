@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -53,6 +54,13 @@ def test_a_prediction_without_a_secret_is_judged_by_the_last_fifth_and_a_secret_
     known = secret_script(secret)(wrong, TOY)
     assert known.accuracy == pytest.approx(403 / 503)
     assert known.tested == 503
+
+
+def test_a_prediction_without_an_error_is_false_with_the_chance_of_coins_over_that_of_an_unknown_rate():
+    samples, secret = toy()
+    found = predicting(secret_predictor(secret, TOY))(samples, TOY)
+    tested = found.tested  # a rate of Jeffreys's prior has so many successes with chance C(2n, n) / 4^n
+    assert found.log10_false == pytest.approx(math.log10(2**tested / math.comb(2 * tested, tested)))
 
 
 def test_a_constant_predicts_nothing_however_uneven_the_labels():

@@ -193,6 +193,11 @@ def test_pair_moments_invert_the_normal_equations_of_logits(library, n, k, d):
     assert 0.05 < ridge < 0.2
 
 
+def test_the_price_of_pair_moments_counts_the_entries_of_symmetric_matrices():
+    half = len(np.triu_indices(5)[0])
+    assert PairMoments.price(7, 5) == 2 * 7 * half**2 + 4 * half**3
+
+
 def test_with_few_examples_pair_moments_halve_the_passes(monkeypatch):
     layer, x = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(2, 16).sample(190, rng=1)
     y, start = layer(x), np.random.default_rng(2).standard_normal((2, 16, 16)) / 16

@@ -41,6 +41,17 @@ def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
     assert errors[-1] < 0.02 * errors[0]
 
 
+def test_the_unit_of_tokens_changes_no_error():
+    layer, unit = make_nice_layer(heads=2, dim=8, rng=1), 2.0**-20
+    same = AttentionLayer(theta=layer.theta / unit**2, w=layer.w / unit)
+    x, y = examples(layer, 3, 600)
+    error, again = (
+        search_net(tokens, y, true_span(one), Net(spacing=0.1)).error
+        for tokens, one in ((x, layer), (unit * x, same))
+    )
+    assert again == pytest.approx(error, rel=1e-6)
+
+
 def test_three_heads_by_a_coarse_net():
     layer = make_nice_layer(heads=3, dim=8, rng=3)
     x, y = examples(layer, 3, 800)
