@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from runs import fingerprint
-
 
 def identity(value: Any) -> Any:
     """A value as JSON: dataclasses by their fields, arrays by a hash of their bytes, other objects by a fingerprint."""
@@ -42,4 +40,6 @@ def _described(value: Any, parts: list[Any]) -> Any:
         if not any(value is part for part in parts):
             parts.append(value)
         return {"part": next(number for number, part in enumerate(parts) if part is value)}
+    from runs import fingerprint  # imported here: most values need none
+
     return {"fingerprint": fingerprint(value)}

@@ -30,7 +30,6 @@ from attention.inputs import Rng, inputs_to_json
 from attention.learning import Access, access_of
 from attention.validation import count
 from lower import HardInstance
-from runs import single_thread
 
 FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
 """The generators of layers that were not generated: given from Python, or read from a trained model."""
@@ -182,6 +181,10 @@ class Target:
         Everything runs under one thread of BLAS and of torch, from three independent streams (examples, learner,
         measuring). The streams depend on the seed and on the target's content, not on its name or its path.
         """
+        from runs import (
+            single_thread,  # imported here: a target that is only written needs none of the engine
+        )
+
         seed = count("seed", seed, least=0)
         for_oracle, for_learner, for_truth = (
             np.random.default_rng([seed, self.stream, part]) for part in range(3)
