@@ -53,7 +53,7 @@ class Block:
     layer: AttentionLayer
     network: FeedForward
     residual: bool = True
-    norms: tuple[Norm, Norm] | None = None
+    norms: tuple[Norm, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.layer.dim != self.network.dim:
@@ -62,6 +62,8 @@ class Block:
             )
         if self.norms is None:
             return
+        if len(self.norms) != 2:
+            raise ValueError(f"norms has {len(self.norms)} norms: 2 are needed, n1 and n2.")
         if any(norm.dim != self.layer.dim for norm in self.norms):
             dims = " and ".join(str(norm.dim) for norm in self.norms)
             raise ValueError(
