@@ -28,7 +28,7 @@ class NormedMap:
         return x + self.norm(x) @ self.w + self.b
 
     def behind(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Z + N(n(z))."""
+        """The answer z + N(n(z)) to a z."""
         return z + self.network(self.norm(z))
 
     def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

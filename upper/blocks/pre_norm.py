@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention import AttentionLayer, Block, FeedForward, Norm, Recorder, ValueOracle
+from attention import AttentionLayer, Block, Norm, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.ball import Ball, in_units_of_the_norm
@@ -24,9 +24,8 @@ from upper.value_queries import ByQueries
 class _Rules:
     """What counts in the steps; all were measured on nice blocks."""
 
-    signs: float = (
-        0.2  #: how near signs are to zeros and ones: right ones to .002, with a wrong neuron to .49
-    )
+    #: how near signs are to zeros and ones: right ones to .002, with a wrong neuron to .49
+    signs: float = 0.2
     #: eps follows from a fit, and a fit from eps, until the error is that of rounding: two or three times
     exact: float = 1e-14
     turns: int = 5
@@ -66,6 +65,7 @@ def behind_norms(
 def _attention(
     oracle: ValueOracle, g: NormedMap, rng: np.random.Generator, recorder: Recorder
 ) -> tuple[Block | NoNetwork, Verdict]:
+    network = g.network.network(linear=np.eye(g.norm.dim), residual=True)
     block: Block | NoNetwork = NoNetwork.NO_LAYER
     ended = Verdict(Outcome.NOT_SEPARATED)
     for reach in _RULES.reaches:
@@ -81,13 +81,6 @@ def _attention(
             continue
         if not isinstance(fit.layer, AttentionLayer):
             continue
-        network = FeedForward(
-            w1=g.network.u.T,
-            b1=g.network.a,
-            w2=g.network.v,
-            b2=g.network.constant,
-            activation=g.network.activation,
-        )
         block = Block(in_units_of_the_norm(fit.layer), network, norms=(g.norm, g.norm))
         fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, g.norm.dim))
         ended = judge_block(block(fresh), oracle.ask(fresh))
