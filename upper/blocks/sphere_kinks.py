@@ -79,7 +79,7 @@ def _combination(
 
 @dataclass(frozen=True)
 class _Circle:
-    """The kinks on a great circle: where, by how much the slope jumps, and the pieces between them."""
+    """The kinks on a great circle: where, and by how much the slope jumps."""
 
     basis: Float[np.ndarray, "2 d"]
     angles: Float[np.ndarray, " p"]  #: of the kinks, in order
@@ -180,7 +180,7 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
         plane = sphere.basis(rng)[:2]
         if circle is None:
             continue
-        new = _neurons(sphere, circle, space, rng)
+        new = _neurons(sphere, circle, space)
         if new is None:
             continue
         known = np.abs(new[2] @ v.T).max(axis=1, initial=0.0) > 1 - by.same**2
@@ -205,7 +205,7 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
 
 
 def _neurons(
-    sphere: Sphere, circle: _Circle, space: np.ndarray, rng: np.random.Generator
+    sphere: Sphere, circle: _Circle, space: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """u, a and v, of unit length, of the neurons with two kinks on a circle; None if a kink has no partner."""
     pairs = _partners(circle)
@@ -221,7 +221,7 @@ def _neurons(
     a = -amplitude * np.cos(half)
     u = amplitude[:, None] / np.sqrt(d) * _on_circle(circle.basis, middle)
     others = _complement(circle.basis, space)
-    across = _across(sphere, circle, pairs, v, others, rng)
+    across = _across(sphere, circle, pairs, v, others)
     return None if across is None else (u + across @ others, a, v)
 
 
@@ -250,7 +250,6 @@ def _across(
     pairs: Int[np.ndarray, "h 2"],
     v: Float[np.ndarray, "h d"],
     others: Float[np.ndarray, "s d"],
-    rng: np.random.Generator,
 ) -> Float[np.ndarray, "h s"] | None:
     """u_j . e for the directions e orthogonal to the circle, from Jacobians in wide pieces."""
     by, count = _SEARCH, len(circle.angles)
