@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from attention import (
-    AttentionLayer,
     Block,
     Fit,
     Outcome,
@@ -19,8 +18,9 @@ from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
-from upper.blocks.peel import NoPreimage, Peeled, pairs
+from upper.blocks.peel import Peeled, pairs, read_attention
 from upper.blocks.pre_norm import behind_norms
+from upper.blocks.short_differences import read_near
 from upper.blocks.sphere import find_sphere
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
@@ -32,8 +32,6 @@ _SIGNS = 0.1
 _MOVED = 1e-5
 # Peeled answers are right to so many times the error of g on fresh tokens, and no better than the other.
 _AMPLIFIED, _LEAST = 10.0, 1e-12
-# Where g is not injective, short differences at long tokens find the right preimages.
-_STEP_LENGTHS = (1.0, 0.3, 0.1)
 _CHECKS, _TOKENS = 16, 4
 
 
@@ -150,23 +148,15 @@ def _behind(
         linear = np.linalg.lstsq(moved, delta, rcond=None)[0] if residual else np.eye(d)
         recorder.step("Linear part", pairs=len(delta))
     network = g.network(linear=linear, residual=network_residual)
-    peeled = Peeled(oracle, g, linear, residual)
-    for step_length in _STEP_LENGTHS:
-        learner = ByQueries(accuracy=accuracy, step_length=step_length)
-        try:
-            fit = learner.fit(
-                peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures)
-            )
-        except NoPreimage:
-            recorder.step("No preimage near a token", step_length=step_length)
-            continue
-        if fit.outcome is Outcome.EXAMPLES_SPENT:
-            return NoNetwork.SPENT, Verdict(fit.outcome)
-        if not isinstance(fit.layer, AttentionLayer):
-            continue
-        block = Block(fit.layer, network, residual)
-        fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
-        ended = judge_block(block(fresh), oracle.ask(fresh))
-        if ended.outcome.succeeded:
-            break
+    fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
+    answers = oracle.ask(fresh)
+    layer = read_attention(Peeled(oracle, g, linear, residual), accuracy, rng, recorder)
+    for again in (False, True):
+        if again:
+            layer = read_near(oracle, g, linear, residual, accuracy, length, rng, recorder)
+        if layer is not None:
+            block = Block(layer, network, residual)
+            ended = judge_block(block(fresh), answers)
+            if ended.outcome.succeeded:
+                break
     return block, ended

@@ -252,11 +252,15 @@ class TwoTokens:
     def __call__(
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]
     ) -> tuple[Float[np.ndarray, "*batch n d"], Float[np.ndarray, "*batch n d"]]:
-        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if L is not 1."""
+        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if L is not 1.
+
+        With L below 1 all second values are those at x less the first delta, so that queries share their first tokens.
+        """
         if self.step_length == 1 and self.centre is None:
             return self._rows(x, delta[..., None, :])
         centre = 0.0 if self.centre is None else self.centre(delta[..., None, :])[..., None, :]
-        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.step_length + centre
+        beside = delta if self.step_length > 1 else np.broadcast_to(delta.reshape(-1, x.shape[-1])[0], delta.shape)
+        x = np.concatenate([x, x - beside[..., None, :]], axis=-2) / self.step_length + centre
         values, _ = self._rows(x, self.step_length * delta[..., None, :])
         at_x, at_other = np.split(values / self.step_length, 2, axis=-2)
         return at_x, at_other
