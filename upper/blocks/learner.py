@@ -18,7 +18,7 @@ from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
-from upper.blocks.peel import Peeled, pairs, read_attention
+from upper.blocks.peel import Behind, Peeled, pairs, read_attention
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.short_differences import read_near
 from upper.blocks.sphere import find_sphere
@@ -150,10 +150,11 @@ def _behind(
     network = g.network(linear=linear, residual=network_residual)
     fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
     answers = oracle.ask(fresh)
-    layer = read_attention(Peeled(oracle, g, linear, residual), accuracy, rng, recorder)
+    behind = Behind(oracle, g, linear, residual)
+    layer = read_attention(Peeled(behind), accuracy, rng, recorder)
     for again in (False, True):
         if again:
-            layer = read_near(oracle, g, linear, residual, accuracy, length, rng, recorder)
+            layer = read_near(behind, accuracy, length, rng, recorder)
         if layer is not None:
             block = Block(layer, network, residual)
             ended = judge_block(block(fresh), answers)

@@ -1,9 +1,9 @@
-"""Attention behind a map that is not injective: heads from long tokens that differ little, their logits from short ones.
+"""Attention behind a map that is not injective: heads from long tokens that differ little, logits from short ones.
 
 Derived here. With two tokens of length r / L and a difference of r L, logits are those at the scale r, and rows move by
 some r L alone: for a small L the preimage near the tokens is the right one. That gives the projections W_i. A row is
-then x + sum_b P_ib t_b W_i with few unknown weights P_ib. They are fitted to the answer, from equal weights, which short
-tokens nearly have. So all logits follow, and the layer is fitted to preimages that are sought from its own predictions.
+then x + sum_b P_ib t_b W_i with few unknown weights P_ib. They are fitted to the answer, from equal weights, which
+short tokens nearly have. That gives the logits, and the layer is fitted to preimages near its own predictions.
 """
 
 from dataclasses import replace
@@ -12,9 +12,9 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float
 
-from attention import AnswerPrecision, AttentionLayer, Recorder, ValueOracle
-from upper.blocks.peel import NoPreimage, Peeled
-from upper.blocks.token_map import TokenMap
+from attention import AnswerPrecision, AttentionLayer, Recorder
+from attention.value_oracle import DerivedOracle
+from upper.blocks.peel import Behind, NoPreimage, Peeled
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
 from upper.newton.low_rank import LowRankHeads
@@ -30,53 +30,40 @@ _UNITS, _SAMPLE = 1e-15, 24
 _STEPS, _ROUNDING, _LEFT = 40, 1e-13, 1e-3
 # Of the layer that was read, singular values below this share of the largest are errors.
 _SMALL = 0.03
-# The fit has so many times as many numbers as parameters, on queries of so many tokens. It ends where this share of the
-# residual is left after so many iterates, or after the most.
-_NUMBERS, _TOKENS, _FALLS, _STUCK, _MOST = 2.5, 4, 0.5, 6, 60
+# The fit has so many times as many numbers, and logits, as parameters. It ends where this share of the residual is left
+# after so many iterates, or after the most.
+_NUMBERS, _FALLS, _STUCK, _MOST = 2.0, 0.5, 6, 60
 
 
-class Spanned(ValueOracle):
+class Spanned(DerivedOracle):
     """The attention layer of a block whose projections are known, at short tokens: its weights fitted to answers.
 
     Rows whose fit is no good are answered as if they attended to the first token alone.
     """
 
-    def __init__(
-        self,
-        oracle: ValueOracle,
-        g: TokenMap,
-        linear: Float[np.ndarray, "d d"],
-        residual: bool,
-        w: Float[np.ndarray, "m d d"],
-    ) -> None:
-        self._oracle, self._g, self._linear, self._residual, self._w = oracle, g, linear, residual, w
-        self._behind = np.linalg.inv(linear)
-        self._prepare(self._fitted, oracle.tokens, oracle.dim, 0.0, None, None)
+    def __init__(self, block: Behind, w: Float[np.ndarray, "m d d"]) -> None:
+        super().__init__(block.oracle)
+        self._block, self._w = block, w
 
-    @property
-    def remaining(self) -> int | None:
-        """How many queries the block has left."""
-        return self._oracle.remaining
-
-    def _fitted(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+    def _derived(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         pairs = zip(x, self._oracle.ask(x), strict=True)
         return np.stack([self._rows(tokens, answers) for tokens, answers in pairs])
 
     def _rows(self, x: Float[np.ndarray, "k d"], answers: Float[np.ndarray, "k d"]) -> np.ndarray:
         """F(X) = t_0 sum_i W_i + sum_i sum_b P_ib (t_b - t_0) W_i by chord steps in the P_ib, from P_ib = 1 / k."""
-        mean, total = x.mean(axis=0), self._w.sum(axis=0)
+        block, mean, total = self._block, x.mean(axis=0), self._w.sum(axis=0)
         columns = ((x[1:] - x[0]) @ self._w).reshape(-1, x.shape[1])
-        back = columns @ self._behind
-        inverse = np.linalg.pinv(back @ self._g.jacobian(mean[None])[0])
+        back = columns @ block.inverse
+        inverse = np.linalg.pinv(back @ block.g.jacobian(mean[None])[0])
         alike = mean @ total
-        start = (alike + x * self._residual) @ self._behind
+        start = (alike + x * block.residual) @ block.inverse
         moved = np.zeros((len(x), len(columns)))
-        off = first = answers - self._g(start)
+        off = first = answers - block.g(start)
         with np.errstate(all="ignore"):
             for _ in range(_STEPS):
                 step = off @ inverse
                 moved += step
-                off = answers - self._g(start + moved @ back)
+                off = answers - block.g(start + moved @ back)
                 if not np.linalg.norm(step) > _ROUNDING * np.linalg.norm(moved):
                     break
             good = np.linalg.norm(off, axis=1) <= _LEFT * np.linalg.norm(first, axis=1)
@@ -84,23 +71,17 @@ class Spanned(ValueOracle):
 
 
 def read_near(
-    oracle: ValueOracle,
-    g: TokenMap,
-    linear: Float[np.ndarray, "d d"],
-    residual: bool,
-    accuracy: float,
-    length: float,
-    rng: np.random.Generator,
-    recorder: Recorder,
+    block: Behind, accuracy: float, length: float, rng: np.random.Generator, recorder: Recorder
 ) -> AttentionLayer | None:
-    """The attention layer behind g, which is right to a relative `accuracy` on tokens of about this length."""
-    d = len(linear)
-    sums = LinearPart(np.zeros(d), linear - np.eye(d) if residual else linear)
-    near = Peeled(oracle, g, linear, residual, near=True)
+    """The attention layer of a block whose g is right to a relative `accuracy` on tokens of about this length."""
+    d = len(block.linear)
+    sums = LinearPart(np.zeros(d), block.projection_sum)
     for step_length in _STEP_LENGTHS:
         x = length / step_length * rng.standard_normal((_SAMPLE, d))
-        error = g.amplification(x, linear) * max(accuracy, _UNITS / step_length**2)
-        pairs = TwoTokens(near, sums, AnswerPrecision(0.0, error), step_length=step_length)
+        error = block.g.amplification(x, block.linear) * max(accuracy, _UNITS / step_length**2)
+        pairs = TwoTokens(
+            Peeled(block, near=True), sums, AnswerPrecision(0.0, error), step_length=step_length
+        )
         try:
             pairs, rank = find_scale_and_rank(pairs, rng)
             recorder.step("Heads counted", heads=rank, scale=pairs.scale, step_length=step_length)
@@ -113,33 +94,26 @@ def read_near(
             continue
         # equal weights are off by the cube of the length
         short = pairs.scale * step_length ** (1 / 3)
-        spanned = Spanned(oracle, g, linear, residual, heads.w)
-        at_once = replace(pairs, oracle=spanned, step_length=1.0, scale=short)
+        at_once = replace(pairs, oracle=Spanned(block, heads.w), step_length=1.0, scale=short)
         layer = read_logits(at_once, heads.w, heads.directions).layer()
         recorder.step("Logits", layer=layer)
-        return _fitted_to_fresh(oracle, g, linear, residual, layer, accuracy, rng, recorder)
+        return _fitted_to_fresh(block, layer, accuracy, rng, recorder)
     return None
 
 
 def _fitted_to_fresh(
-    oracle: ValueOracle,
-    g: TokenMap,
-    linear: Float[np.ndarray, "d d"],
-    residual: bool,
-    layer: AttentionLayer,
-    accuracy: float,
-    rng: np.random.Generator,
-    recorder: Recorder,
+    block: Behind, layer: AttentionLayer, accuracy: float, rng: np.random.Generator, recorder: Recorder
 ) -> AttentionLayer:
     """The layer fitted to fresh tokens of unit variance, of low rank if what was read is."""
     m, d = layer.heads, layer.dim
     singular = np.linalg.svd(np.concatenate([layer.theta, layer.w]), compute_uv=False)
     rank = int(np.sum(singular > _SMALL * singular[:, :1], axis=1).max())
     low = 4 * rank < d
-    unknowns = 4 * m * d * rank if low else 2 * m * d * d
-    k = oracle.tokens or _TOKENS
-    x = rng.standard_normal((int(np.ceil(_NUMBERS * unknowns / (k * d))), k, d))
-    y, missed = Peeled(oracle, g, linear, residual, predicted=layer).preimages(x)
+    of_logits = 2 * d * rank if low else d * (d + 1)  # unknowns of each head
+    k = block.oracle.tokens or 1 + max(1, d // (2 * m))
+    n = int(np.ceil(_NUMBERS * of_logits * max(2 * m / (k * d), 1 / (k * (k - 1)))))
+    x = rng.standard_normal((n, k, d))
+    y, missed = Peeled(block, predicted=layer).preimages(x)
     usable = ~missed.any(axis=1)
     x, y = x[usable], y[usable]
     recorder.step("Preimages from predictions", queries=len(x), missed=missed.mean())

@@ -55,11 +55,18 @@ class TokenMap:
         slope = activation(self.activation, x @ self.u.T + self.a, derivative=True)
         return self.linear + (self.u.T * slope[:, None, :]) @ self.v
 
-    def amplification(self, x: Float[np.ndarray, "n d"], linear: Float[np.ndarray, "d d"]) -> float:
-        """By how much a relative error of g grows in differences of preimages times `linear`, at the worst of the tokens."""
+    def inverse_jacobian(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
+        """The inverses of the Jacobians; pseudoinverses where one is singular."""
         jacobians = self.jacobian(x)
-        behind = np.stack([_inverse(jacobian) for jacobian in jacobians]) @ linear
-        sizes = np.linalg.norm(jacobians, axis=(1, 2)) * np.linalg.norm(behind, axis=(1, 2))
+        try:
+            return np.linalg.inv(jacobians)
+        except np.linalg.LinAlgError:
+            return np.linalg.pinv(jacobians)
+
+    def amplification(self, x: Float[np.ndarray, "n d"], linear: Float[np.ndarray, "d d"]) -> float:
+        """By how much a relative error of g grows in differences of preimages times `linear`, at the worst token."""
+        behind = self.inverse_jacobian(x) @ linear
+        sizes = np.linalg.norm(self.jacobian(x), axis=(1, 2)) * np.linalg.norm(behind, axis=(1, 2))
         return float(sizes.max()) / x.shape[1]
 
     def inverse(
@@ -71,7 +78,7 @@ class TokenMap:
         """Preimages of the rows of `y` near `start`; NaN where none is found.
 
         Broyden's method from the Jacobian at each row's `base`, at O(h d) a step; rows of one base share its inverse.
-        Rows where it fails take Newton's method, at O(h d^2). Errors are relative to what a row differs by from g(base).
+        Rows where it fails take Newton's method, at O(h d^2). Errors are relative to a row's difference from g(base).
         """
         x = start.copy()
         size = np.linalg.norm(y - self(base), axis=1) + _ROUNDED * np.linalg.norm(y, axis=1)
@@ -79,7 +86,7 @@ class TokenMap:
         order = np.argsort(which.ravel(), kind="stable")
         ends = np.cumsum(np.bincount(which.ravel()))
         for place, rows in zip(places, np.split(order, ends[:-1]), strict=True):
-            inverse = _inverse(self.jacobian(place[None])[0])
+            inverse = self.inverse_jacobian(place[None])[0]
             for part in np.split(rows, range(_TOGETHER, len(rows), _TOGETHER)):
                 x[part] = self._by_broyden(y[part], x[part], inverse, _SOLVED * size[part])
         off = np.linalg.norm(y - self(x), axis=1)
@@ -142,13 +149,6 @@ class TokenMap:
             activation=self.activation,
             residual=residual,
         )
-
-
-def _inverse(matrix: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-    try:
-        return np.linalg.inv(matrix)
-    except np.linalg.LinAlgError:
-        return np.linalg.pinv(matrix)
 
 
 def signs_for(g: TokenMap, linear: Float[np.ndarray, "d d"]) -> tuple[Bool[np.ndarray, " h"], float]:
