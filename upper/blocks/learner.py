@@ -150,14 +150,15 @@ def _behind(
     network = g.network(linear=linear, residual=network_residual)
     fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
     answers = oracle.ask(fresh)
-    behind = Behind(oracle, g, linear, residual)
+    behind, reached = Behind(oracle, g, linear, residual), 0.0
     layer = read_attention(Peeled(behind), accuracy, rng, recorder)
     for again in (False, True):
         if again:
             layer = read_near(behind, accuracy, length, rng, recorder)
+            reached = accuracy * g.amplification(x, linear)
         if layer is not None:
             block = Block(layer, network, residual)
-            ended = judge_block(block(fresh), answers)
+            ended = judge_block(block(fresh), answers, reached)
             if ended.outcome.succeeded:
                 break
     return block, ended

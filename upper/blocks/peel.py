@@ -30,7 +30,7 @@ def read_attention(
     A QueriesExhaustedError where the queries do not suffice.
     """
     try:
-        fit = ByQueries(accuracy=accuracy, noise=0.0).fit(
+        fit = ByQueries(accuracy=accuracy, noise=0.0, step_length=1.0).fit(
             peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures)
         )
     except NoPreimage as reason:

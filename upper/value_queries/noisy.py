@@ -77,8 +77,8 @@ def read_row_logits(
 
     The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
     and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
-    along each direction. Where a weight is small, that token gets shorter, or with L below 1 the differences do, so
-    that tokens never differ much. About (d + 8) d / s queries for groups of s = .4 d / m.
+    along each direction. Where a weight is small, that token gets shorter. About (d + 8) d / s queries for groups of
+    s = .4 d / m.
 
     Notes
     -----
@@ -92,19 +92,19 @@ def read_row_logits(
         far = pairs.scale * directions[group]
         for _ in range(READING.halvings):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, centre[None], far, np.ones(1))
+            at_centre, small = _row_logits(pairs, w, centre[None], far)
             if not small.any():
                 break
             far = far / 2
-        length, share = np.full(d, pairs.scale), np.ones(d)
+        length = np.full(d, pairs.scale)
         logits, left = np.empty((d, m, len(group))), np.arange(d)
         for _ in range(READING.halvings):
             tokens = centre + length[left, None] * directions[left] / pairs.step_length
-            logits[left], small = _row_logits(pairs, w, tokens, far, share[left])
+            logits[left], small = _row_logits(pairs, w, tokens, far)
             left = left[small]
             if not len(left):
                 break
-            (length if pairs.step_length >= 1 else share)[left] /= 2
+            length[left] /= 2
         shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
         theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
         common[:, group] = -shared / (pairs.step_length * far_length)
@@ -120,25 +120,21 @@ def _row_logits(
     w: Float[np.ndarray, "m d d"],
     x: Float[np.ndarray, "n d"],
     far: Float[np.ndarray, "s d"],
-    share: Float[np.ndarray, " n"],
 ) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
-    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small.
-
-    They are read at a share of these differences, in which they are linear.
-    """
+    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small."""
     apart = pairs.step_length * far
-    tokens = np.concatenate([x[:, None], x[:, None] - share[:, None, None] * apart], axis=1)
+    tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
     copies = (pairs.oracle.tokens or tokens.shape[1]) - len(far)  # of the first token
     tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
     answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
     rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
     columns = (-apart @ w).reshape(-1, x.shape[1])
-    weights = np.linalg.lstsq(columns.T, (rest / share[:, None]).T, rcond=None)[0].T
+    weights = np.linalg.lstsq(columns.T, rest.T, rcond=None)[0].T
     weights = weights.reshape(len(x), len(w), len(far))
     first = 1 - weights.sum(axis=2, keepdims=True)
     small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < READING.small
     logits = np.log(np.maximum(weights, READING.least) * copies / np.maximum(first, READING.least))
-    return logits / share[:, None, None], small
+    return logits, small
 
 
 def fit_to_fresh(
