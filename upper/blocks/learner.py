@@ -155,7 +155,7 @@ def _behind(
     for again in (False, True):
         if again:
             layer = read_near(behind, accuracy, length, rng, recorder)
-            reached = accuracy * g.amplification(x, linear)
+            reached = accuracy * float(g.amplification(x, linear).max())
         if layer is not None:
             block = Block(layer, network, residual)
             ended = judge_block(block(fresh), answers, reached)

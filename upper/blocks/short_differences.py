@@ -15,10 +15,9 @@ from jaxtyping import Float
 from attention import AnswerPrecision, AttentionLayer, Recorder
 from attention.value_oracle import DerivedOracle
 from upper.blocks.peel import Behind, NoPreimage, Peeled
-from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
-from upper.newton.low_rank import LowRankHeads
 from upper.value_queries.logits import read_logits
+from upper.value_queries.noisy import WeightedHeads, WeightedLowRankHeads
 from upper.value_queries.queries import LinearPart, TwoTokens, find_scale_and_rank
 from upper.value_queries.separation import Refusal, separate_heads
 
@@ -31,8 +30,8 @@ _STEPS, _ROUNDING, _LEFT = 40, 1e-13, 1e-3
 # Of the layer that was read, singular values below this share of the largest are errors.
 _SMALL = 0.03
 # The fit has so many times as many numbers, and logits, as parameters. It ends where this share of the residual is left
-# after so many iterates, or after the most.
-_NUMBERS, _FALLS, _STUCK, _MOST = 2.0, 0.5, 6, 60
+# after so many iterates, or after the most; and it is repeated, with weights from the residuals before.
+_NUMBERS, _FALLS, _STUCK, _MOST, _ROUNDS = 2.0, 0.5, 4, 20, 3
 
 
 class Spanned(DerivedOracle):
@@ -78,13 +77,13 @@ def read_near(
     sums = LinearPart(np.zeros(d), block.projection_sum)
     for step_length in _STEP_LENGTHS:
         x = length / step_length * rng.standard_normal((_SAMPLE, d))
-        error = block.g.amplification(x, block.linear) * max(accuracy, _UNITS / step_length**2)
-        pairs = TwoTokens(
-            Peeled(block, near=True), sums, AnswerPrecision(0.0, error), step_length=step_length
-        )
+        errors = block.g.amplification(x, block.linear) * max(accuracy, _UNITS / step_length**2)
+        worst, usual = (AnswerPrecision(0.0, float(error)) for error in (errors.max(), np.median(errors)))
+        pairs = TwoTokens(Peeled(block, near=True), sums, worst, step_length=step_length)
         try:
             pairs, rank = find_scale_and_rank(pairs, rng)
             recorder.step("Heads counted", heads=rank, scale=pairs.scale, step_length=step_length)
+            pairs = replace(pairs, precision=usual)  # what one wrong row makes wrong is asked again
             heads = separate_heads(pairs, rank, rank, rng, recorder)
         except NoPreimage:
             recorder.step("No preimage near a token", step_length=step_length)
@@ -117,16 +116,22 @@ def _fitted_to_fresh(
     usable = ~missed.any(axis=1)
     x, y = x[usable], y[usable]
     recorder.step("Preimages from predictions", queries=len(x), missed=missed.mean())
-    theta = layer.theta
-    if layer.key_bias is not None:
-        theta = np.concatenate([theta, layer.key_bias[:, None]], axis=1)
-    start = LowRankHeads.of(layer, rank) if low else FullHeads(theta)
-    iterates = gauss_newton(x, y, start, tolerance=accuracy, rng=rng)
-    best, residuals = next(iterates), [np.inf]
-    for iterate in islice(iterates, _MOST):
-        residuals.append(iterate.residual)
-        best = iterate if iterate.residual < best.residual else best
-        if best.residual > _FALLS * residuals[max(0, len(residuals) - _STUCK)]:
-            break
-    recorder.step("Fitted", layer=best.layer, residual=best.residual, queries=len(x), rank=rank)
-    return best.layer
+    for _ in range(_ROUNDS):
+        theta = layer.theta
+        if layer.key_bias is not None:
+            theta = np.concatenate([theta, layer.key_bias[:, None]], axis=1)
+        heads = WeightedLowRankHeads.of(layer, rank) if low else WeightedHeads(theta)
+        # rows whose preimages amplify errors count less
+        off = np.linalg.norm(y - layer(x), axis=2, keepdims=True)
+        weights = 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
+        heads.weights = weights.ravel()
+        iterates = gauss_newton(x, weights * y, heads, tolerance=accuracy, rng=rng)
+        best, residuals = next(iterates), [np.inf]
+        for iterate in islice(iterates, _MOST):
+            residuals.append(iterate.residual)
+            best = iterate if iterate.residual < best.residual else best
+            if best.residual > _FALLS * residuals[max(0, len(residuals) - _STUCK)]:
+                break
+        layer = best.layer
+        recorder.step("Fitted", layer=layer, residual=best.residual, queries=len(x), rank=rank)
+    return layer

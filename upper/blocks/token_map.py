@@ -63,11 +63,14 @@ class TokenMap:
         except np.linalg.LinAlgError:
             return np.linalg.pinv(jacobians)
 
-    def amplification(self, x: Float[np.ndarray, "n d"], linear: Float[np.ndarray, "d d"]) -> float:
-        """By how much a relative error of g grows in differences of preimages times `linear`, at the worst token."""
+    def amplification(
+        self, x: Float[np.ndarray, "n d"], linear: Float[np.ndarray, "d d"]
+    ) -> Float[np.ndarray, " n"]:
+        """By how much a relative error of g grows in differences of preimages times `linear`, at each token."""
         behind = self.inverse_jacobian(x) @ linear
-        sizes = np.linalg.norm(self.jacobian(x), axis=(1, 2)) * np.linalg.norm(behind, axis=(1, 2))
-        return float(sizes.max()) / x.shape[1]
+        return (
+            np.linalg.norm(self.jacobian(x), axis=(1, 2)) * np.linalg.norm(behind, axis=(1, 2)) / x.shape[1]
+        )
 
     def inverse(
         self,

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from attention import AnswerPrecision, Recorder, ValueOracle
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
+from upper.newton.low_rank import LowRankHeads
 from upper.value_queries.logits import READING, Parameters
 from upper.value_queries.queries import (
     LinearPart,
@@ -170,14 +171,14 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         n = min(n, pairs.oracle.remaining // 2)
     size = 2 * pairs.scale / np.sqrt(d)
     x = size * rng.standard_normal((n, k, d)) / length
-    kind = FullHeads
+    weights = np.ones((n, k))
     if length > 1:
         far = rng.standard_normal((n, k - 1, d))
         far *= pairs.scale / np.linalg.norm(far, axis=-1, keepdims=True)
         if pairs.centre is not None:
             x[:, 0] += pairs.centre(far)
         x[:, 1:] = x[:, :1] - length * far
-        kind = _FirstRows
+        weights[:, 1:] = 0.0
     y = pairs.oracle.ask(x) - known.bias
     # in units in which the first tokens are as large as the one that biases stand for
     unit = float(np.sqrt(np.mean(x[:, 0] ** 2)))
@@ -187,9 +188,9 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         theta = np.concatenate([theta, unit * known.key_bias[:, None]], axis=1)
     near = _BY.near_rounded if pairs.rounded else _BY.near
     tolerance = pairs.precision.error(length * pairs.size) / float(np.sqrt(np.mean(y[:, 0] ** 2)))
-    if length > 1:
-        y[:, 1:] = 0.0
-    iterates = gauss_newton(x / unit, y, kind(theta), tolerance=tolerance, rng=rng)
+    heads = WeightedHeads(theta)
+    heads.weights = weights.ravel()
+    iterates = gauss_newton(x / unit, weights[..., None] * y, heads, tolerance=tolerance, rng=rng)
     best = next(iterates)
     for iterate in islice(iterates, _BY.iterates):
         if not iterate.residual < best.residual:
@@ -203,25 +204,34 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
     return Parameters(best.layer.theta / unit**2, best.layer.w / unit, key_bias, bias)
 
 
-class _FirstRows(FullHeads):
-    """Heads at the first row of each query alone; the other rows count as zero."""
+class _RowWeights:
+    """Heads whose rows count by weights, (rows,), which the labels have already."""
+
+    weights: Float[np.ndarray, " rows"]
 
     def reads(self, parameters: np.ndarray) -> np.ndarray:
-        """The reads of the first rows."""
-        return self._first(super().reads(parameters))
+        """The weighted reads."""
+        return self._weighted(super().reads(parameters))  # type: ignore[misc]
 
     def times(self, direction: np.ndarray) -> np.ndarray:
-        """The change of the first rows along a direction."""
-        return self._first(super().times(direction))
+        """The weighted change along a direction."""
+        return self._weighted(super().times(direction))  # type: ignore[misc]
 
     def transpose_times(self, residual: np.ndarray) -> np.ndarray:
-        """The derivative of <F, R> over the first rows."""
-        return super().transpose_times(self._first(residual))
+        """The derivative of <F, R> over weighted rows."""
+        transposed: np.ndarray = super().transpose_times(self._weighted(residual))  # type: ignore[misc]
+        return transposed
 
-    def _first(self, rows: np.ndarray) -> np.ndarray:
-        rows = np.array(rows, order="C")
-        rows.reshape(*self.x.shape[:2], -1)[:, 1:] = 0.0
-        return rows
+    def _weighted(self, rows: np.ndarray) -> np.ndarray:
+        return rows * self.weights.astype(rows.dtype)[:, None]
+
+
+class WeightedHeads(_RowWeights, FullHeads):
+    """Heads with weights of rows."""
+
+
+class WeightedLowRankHeads(_RowWeights, LowRankHeads):
+    """Heads of low rank with weights of rows."""
 
 
 def _longest_allowed(linear: LinearPart, precision: AnswerPrecision) -> float:
