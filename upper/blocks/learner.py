@@ -33,6 +33,8 @@ _MOVED = 1e-5
 # Peeled answers are right to so many times the error of g on fresh tokens, and no better than the other.
 _AMPLIFIED, _LEAST = 10.0, 1e-12
 _CHECKS, _TOKENS = 16, 4
+# Rounds of a robust fit.
+_REWEIGHTED = 20
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def _behind(
     network_residual = off > _SIGNS
     if not network_residual:
         g = g.flipped(bare)
-    number = (int(np.ceil(_PAIRS * h / d)) if network_residual else d) + _MORE
+    number = (int(np.ceil(_PAIRS * h / d)) if network_residual else 2 * d) + _MORE
     delta, moved = pairs(oracle, g, number, length * np.sqrt(d), rng)
     usable = np.isfinite(moved).all(axis=1)
     delta, moved = delta[usable], moved[usable]
@@ -145,7 +147,7 @@ def _behind(
         g = g.flipped(signs)
     linear = g.linear
     if not network_residual:  # A is what maps the moves of pairs to their differences
-        linear = np.linalg.lstsq(moved, delta, rcond=None)[0] if residual else np.eye(d)
+        linear = _robust(moved, delta) if residual else np.eye(d)
         recorder.step("Linear part", pairs=len(delta))
     network = g.network(linear=linear, residual=network_residual)
     fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
@@ -162,3 +164,13 @@ def _behind(
             if ended.outcome.succeeded:
                 break
     return block, ended
+
+
+def _robust(moved: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """The A with e A = delta for all pairs but a few, which found another preimage: they get small weights."""
+    weights = np.ones((len(delta), 1))
+    for _ in range(_REWEIGHTED):
+        linear = np.linalg.lstsq(weights * moved, weights * delta, rcond=None)[0]
+        off = np.linalg.norm(moved @ linear - delta, axis=1, keepdims=True)
+        weights = 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
+    return linear

@@ -8,6 +8,7 @@ short tokens nearly have. That gives the logits, and the layer is fitted to prei
 
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -120,7 +121,7 @@ def _fitted_to_fresh(
         theta = layer.theta
         if layer.key_bias is not None:
             theta = np.concatenate([theta, layer.key_bias[:, None]], axis=1)
-        heads = WeightedLowRankHeads.of(layer, rank) if low else WeightedHeads(theta)
+        heads: Any = WeightedLowRankHeads.of(layer, rank) if low else WeightedHeads(theta)
         # rows whose preimages amplify errors count less
         off = np.linalg.norm(y - layer(x), axis=2, keepdims=True)
         weights = 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
