@@ -11,8 +11,7 @@ from arena.learner_table import PRESETS, LearnerEntry
 from arena.learners import one_learner, require_engine
 from arena.sources import AskedFunction, GivenExamples, holds_examples
 from arena.target import Target
-from arena.target_files import load_target
-from arena.targets import InputsName
+from arena.targets import InputsName, load_target
 from attention import Learner
 from attention.fits import Progress
 from attention.learning import access_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from arena.names import find_name
 from arena.target import Target
-from arena.target_files import load_target
+from arena.targets import load_target
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from lower import HardInstance
 from lwe import (

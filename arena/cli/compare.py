@@ -22,8 +22,7 @@ from arena.comparison import compare
 from arena.learner_table import LEARNERS, PRESETS
 from arena.learners import choose_learners, require_engine
 from arena.results import Results
-from arena.target_files import load_targets
-from arena.targets import preset_targets
+from arena.targets import load_targets, preset_targets
 from arena.views.page import render_page
 from arena.views.table import print_table
 from attention.files import write_whole

@@ -59,7 +59,7 @@ generate_app = typer.Typer(
 
 def _write(target: "Target", out: Path, as_json: bool) -> None:
     """Write the target and report it."""
-    from arena.target_files import save_target
+    from arena.targets import save_target
     from attention.inputs import inputs_to_json
 
     save_target(out, target)

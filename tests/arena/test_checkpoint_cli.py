@@ -7,8 +7,7 @@ import pytest
 
 from arena.comparison import compare
 from arena.inspection import inspect
-from arena.target_files import load_target
-from arena.targets import checkpoint_target
+from arena.targets import checkpoint_target, load_target
 from arena.views.page import render_page
 from attention import BooleanInputs, SphereInputs, read_checkpoint_layer
 from attention.files import load_layer

@@ -151,7 +151,7 @@ def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
 
 def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed(monkeypatch):
     monkeypatch.setattr("lwe.attacks.reduction.importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
+    monkeypatch.setattr("arena.comparison.find_spec", lambda name: None)
     targets = [
         nice_target(heads=1, tokens=2, dim=4),
         lwr_target(n=6, q=16, p=2, matrix="gadget"),

@@ -11,9 +11,9 @@ import pytest
 from arena import compare, learn
 from arena.cli.runs import stored_cells
 from arena.comparison import _with_settings
-from arena.content import identity
 from arena.learner_table import LEARNERS, PRESETS
 from arena.learners import require_engine
+from arena.target import identity
 from runs import Store
 from upper import GradientDescent, KnownPart, Newton
 from upper import engine as engines

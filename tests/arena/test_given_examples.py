@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from arena import learn
-from arena.target_files import load_target
+from arena.targets import load_target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from attention.evaluation import orbits
 from attention.files import load_layer, write_tensors

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from arena import LEARNERS, PRESETS, LearnerEntry, compare, lwr_target, nice_target, parity_target
-from arena.cells import run_cell
+from arena.comparison import run_cell
 from arena.learners import as_learners, choose_learners
 from upper import KnownPart, Newton
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena import family_target
-from arena.cells import engine_cell
+from arena.comparison import engine_cell
 from arena.learner_table import LEARNERS, PRESETS
 from lower import FAMILIES, Heads, constructor
 from sq import ProfileFamily, two_head_families

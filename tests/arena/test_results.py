@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena import Results
-from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint, summarise
+from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
+from arena.results import summarise
 from attention import FileFormatError
 from attention.foreign import printable
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from arena.cells import _computed
 from arena.cli.runs import stored_cells
+from arena.comparison import _computed
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
 from runs import Cell as EngineCell
 from runs import Result, Store
