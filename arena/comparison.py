@@ -105,7 +105,7 @@ def compare(
     Examples
     --------
     >>> from arena import nice_target
-    >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
+    >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-component", isolated=False).cells[0].outcome)
     BEST_OF_CLASS
     """
     budgets = PRESETS[preset]

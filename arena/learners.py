@@ -68,9 +68,9 @@ def as_learners(learners: Any = None) -> list[LearnerEntry]:
 
     Examples
     --------
-    >>> from upper import KnownPart, Newton
-    >>> [entry.name for entry in as_learners([Newton(heads=2), Newton(heads=3), "adam", KnownPart()])]
-    ['newton', 'newton-2', 'adam', 'knownpart']
+    >>> from upper import KnownComponentBaseline, Newton
+    >>> [entry.name for entry in as_learners([Newton(heads=2), Newton(heads=3), "adam", KnownComponentBaseline()])]
+    ['newton', 'newton-2', 'adam', 'knowncomponentbaseline']
     """
     several = (
         isinstance(learners, Iterable) and not isinstance(learners, str) and not hasattr(learners, "fit")

@@ -37,7 +37,7 @@ READERS = {
     "runs.sqlite": (
         "runs {}",
         "runs {} --json",
-        "compare nice.safetensors --learners known-part --store {} --seeds 1",
+        "compare nice.safetensors --learners known-component --store {} --seeds 1",
     ),
 }
 NASTY = (
@@ -74,7 +74,7 @@ def files(tmp_path_factory):
         np.save("b.npy", samples.labels)
         Path("A.txt").write_text(str(samples.public.tolist()))
         target = arena.nice_target(heads=1, tokens=2, dim=4)
-        arena.compare(target, "known-part", seeds=1, isolated=False, store="runs.sqlite").save(".")
+        arena.compare(target, "known-component", seeds=1, isolated=False, store="runs.sqlite").save(".")
         Path("index.html").unlink()
     return folder
 

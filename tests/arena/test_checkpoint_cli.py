@@ -73,6 +73,8 @@ def test_newton_learns_a_layer_of_a_checkpoint_exactly(folders, model, layer):
 
 
 def test_a_comparison_says_what_was_dropped_of_a_model_and_that_it_is_given(folders):
-    page = render_page(compare(checkpoint_target(folders["gpt2"], layer=1), "known-part", isolated=False))
+    page = render_page(
+        compare(checkpoint_target(folders["gpt2"], layer=1), "known-component", isolated=False)
+    )
     assert "is causal" in page
     assert 'class="badge given"' in page

@@ -126,7 +126,7 @@ def test_compare_writes_what_it_prints_as_json_and_tells_files_of_one_name_apart
     other.parent.mkdir()
     other.write_bytes(file.read_bytes())
     out = tmp_path / "made" / "here"
-    said = cli("compare", file, other, "--learners", "known-part", "--jobs", 1, "--out", out, "--json")
+    said = cli("compare", file, other, "--learners", "known-component", "--jobs", 1, "--out", out, "--json")
     results = Results.from_json(said.out)
     assert results.to_json() == (out / "results.json").read_text(encoding="utf-8")
     assert [target.name for target in results.targets] == [str(file), str(other)]
@@ -148,9 +148,9 @@ class MeanLabel(LinearBaseline):
 def test_a_learner_of_ones_own_stands_beside_names_in_any_case(cli, file, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path / 'own.py'}:MeanLabel"
-    said = cli("compare", file, "--learners", f"Known-Part,{own}", "-o", tmp_path / "r", "--json").out
+    said = cli("compare", file, "--learners", f"Known-Component,{own}", "-o", tmp_path / "r", "--json").out
     results = Results.from_json(said)
-    assert [learner.name for learner in results.learners] == ["known-part", "meanlabel"]
+    assert [learner.name for learner in results.learners] == ["known-component", "meanlabel"]
     assert {cell.status.value for cell in results.cells} == {"done"}
     assert results.learners[1].parameters["heads"] == 2
     for wrong in (own + "s", f"{tmp_path / 'none.py'}:MeanLabel"):
@@ -162,7 +162,7 @@ def test_an_edit_of_a_file_computes_its_learner_again_and_the_others_not(cli, fi
     for text in (OWN, OWN, OWN.replace("= 1", "= 3 - 2"), OWN):
         own.write_text(text)
         said = cli(
-            "compare", file, "--learners", f"{own}:MeanLabel,known-part", "-o", tmp_path / "r", "--json"
+            "compare", file, "--learners", f"{own}:MeanLabel,known-component", "-o", tmp_path / "r", "--json"
         )
         reused.append(Results.from_json(said.out).made["reused"])
     assert reused == [0, 2, 1, 2]
@@ -195,7 +195,7 @@ def test_no_process_runs_code_of_the_current_folder(file, tmp_path):
         "compare",
         file,
         "--learners",
-        "known-part",
+        "known-component",
         "-o",
         "out",
     ]

@@ -45,7 +45,7 @@ CALLS = {
     "inspect": "nice.safetensors",
     "learn": "nice.safetensors --learner linear --preset quick",
     "attack": "lwr.safetensors --attacks exhaustive --budget 0.2 --samples 60",
-    "compare": "nice.safetensors --learners known-part --seeds 1 --jobs 1 --out compared",
+    "compare": "nice.safetensors --learners known-component --seeds 1 --jobs 1 --out compared",
     "runs": "made/runs.sqlite",
     "check": "layer/row-form --list",
     "study": "agreement --list",
@@ -58,7 +58,6 @@ CALLS = {
     "presets": "",
     "linear learn": "--dim 2 --heads 1 --tokens 3 --examples 40",
     "linear certify": "--data boolean --domain gaussian --dim 2 --tokens 3",
-    "linear experiment": "no-such",
 }
 WORDS = ("abc", "", "nan", "1.5", "True", "\u0663", "two\nlines", "--", "\udcff")
 WHOLES = ("0", "-1", "10**12", "1000000000000", "9" * 400)
@@ -169,7 +168,6 @@ WRONG = [
     ("linear learn linear.safetensors --dim 4", "dim and heads are for what is drawn at random"),
     ("linear learn --examples 1000000000000", "of memory"),
     ("linear certify --data boolean --domain gaussian", "give dim a number"),
-    ("linear experiment nothing", "'linear-nothing'"),
 ]
 if TORCH:
     WRONG += [
@@ -337,7 +335,7 @@ def test_bad_values_of_every_option_get_one_line_and_no_traceback(name, part, he
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"linear experiment", "generate from-checkpoint"}))
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"generate from-checkpoint"}))
 def test_the_calls_that_are_changed_work_as_they_stand(name, here):
     assert run([*name.split(), *CALLS[name].split()]) == 0
 

@@ -17,13 +17,13 @@ from arena import Results, compare, lwr_target, nice_target, parity_target
 from arena.learner_table import LEARNERS, PRESETS, DoesNotApplyError, LearnerEntry
 from arena.learners import choose_learners
 from runs import Store, StoreError
-from upper import KnownPart
+from upper import KnownComponentBaseline
 
 # learners of this file go to other processes as they are: those cannot import it
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 # for the bookkeeping, which is the same without processes of their own
 HERE = {"isolated": False, "jobs": 1}
-SMALL = "newton,linear,known-part,elimination"
+SMALL = "newton,linear,known-component,elimination"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,7 +56,7 @@ def test_nice_is_learned_and_hard_is_not(one_job, targets):
     for target, learner, errors in (
         (nice, "newton", (0, 1e-12)),
         (hard, "elimination", (0, 1e-12)),
-        (hard, "known-part", (1, 1)),
+        (hard, "known-component", (1, 1)),
     ):
         for cell in one_job.cell(target, learner):
             assert errors[0] <= cell.unknown_part_error <= errors[1]
@@ -98,7 +98,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True)
-class _Odd(KnownPart):
+class _Odd(KnownComponentBaseline):
     """Ends as it says, or returns what is no fit."""
 
     end: str = ""
@@ -122,19 +122,19 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
         for end in (*ends, "nan")
     ]
     options = {"seeds": 1, "jobs": jobs, "timeout": 2.0, "store": tmp_path / "runs.sqlite"}
-    results = compare(targets[:1], [*odd, "linear", "known-part"], **options)
+    results = compare(targets[:1], [*odd, "linear", "known-component"], **options)
     for end, words in ends.items():
         (cell,) = results.cell(targets[0].name, end)
         assert cell.status == ("timed out" if end == "never" else "failed")
         assert words in cell.message
     (cell,) = results.cell(targets[0].name, "nan")
     assert (cell.status, cell.unknown_part_error) == ("done", None)
-    others = without_seconds(results.only(learners=["linear", "known-part"])).cells
-    alone = without_seconds(one_job.only(targets[0].name, ["linear", "known-part"], seeds=0)).cells
+    others = without_seconds(results.only(learners=["linear", "known-component"])).cells
+    alone = without_seconds(one_job.only(targets[0].name, ["linear", "known-component"], seeds=0)).cells
     assert sorted(others, key=str) == sorted(alone, key=str)
     assert Results.from_json(results.to_json()) == results
     # failures are kept like the rest
-    assert compare(targets[:1], [*odd, "linear", "known-part"], **options).cells == results.cells
+    assert compare(targets[:1], [*odd, "linear", "known-component"], **options).cells == results.cells
 
 
 def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
@@ -142,9 +142,9 @@ def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
         raise ValueError("The instance does not say which heads realise it.")
 
     results = compare(
-        targets[:1], [LearnerEntry("picky", "Picky", "None.", refuse), LEARNERS["known-part"]], **HERE
+        targets[:1], [LearnerEntry("picky", "Picky", "None.", refuse), LEARNERS["known-component"]], **HERE
     )
-    (cell,), (other,) = (results.cell(targets[0].name, name) for name in ("picky", "known-part"))
+    (cell,), (other,) = (results.cell(targets[0].name, name) for name in ("picky", "known-component"))
     assert (cell.status, other.status) == ("failed", "done")
     assert "which heads" in cell.message
 
@@ -156,7 +156,7 @@ def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed
         nice_target(heads=1, tokens=2, dim=4),
         lwr_target(n=6, q=16, p=2, matrix="gadget"),
     ]
-    results = compare(targets, ["known-part", "lattice"], isolated=False)
+    results = compare(targets, ["known-component", "lattice"], isolated=False)
     verdicts = [results.summary(target.name, "lattice").verdict for target in targets]
     assert verdicts == ["does not apply", "not installed"]
     assert Results.from_json(results.to_json()) == results
@@ -164,7 +164,7 @@ def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed
 
 def test_a_learner_beyond_words_takes_no_other_down(targets):
     strange = [_Odd(end=end) for end in ("unprintable", "surrogate", "long", "no outcome")]
-    results = compare(targets[:1], [*strange, "known-part"], isolated=False)
+    results = compare(targets[:1], [*strange, "known-component"], isolated=False)
     assert [cell.status for cell in results.cells] == ["failed"] * 4 + ["done"]
     messages = [cell.message for cell in results.cells]
     assert messages[0] == "_Unprintable, which cannot be printed"
@@ -217,7 +217,7 @@ def test_students_on_hard_targets_have_at_most_eight_heads():
 
 
 @dataclass(frozen=True)
-class _Holding(KnownPart):
+class _Holding(KnownComponentBaseline):
     """Holds anything, in an object that is no dataclass."""
 
     held: Any = None
@@ -227,7 +227,7 @@ class _Holding(KnownPart):
 
 
 @dataclass(frozen=True)
-class _Logging(KnownPart):
+class _Logging(KnownComponentBaseline):
     """Leaves a line in a file for each fit."""
 
     log: str = ""
@@ -288,9 +288,11 @@ def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(Store, "put", full)
         with pytest.warns(RuntimeWarning, match="disk is full"):
-            cut = compare(targets, "linear,known-part", seeds=2, store=store, **HERE)
+            cut = compare(targets, "linear,known-component", seeds=2, store=store, **HERE)
     assert "disk is full" in cut.made["interrupted"]
     assert len(cut.cells) == 3
-    whole = compare(targets, "linear,known-part", seeds=2, store=store, **HERE)
+    whole = compare(targets, "linear,known-component", seeds=2, store=store, **HERE)
     assert whole.made["reused"] == 3
-    assert without_seconds(whole) == without_seconds(compare(targets, "linear,known-part", seeds=2, **HERE))
+    assert without_seconds(whole) == without_seconds(
+        compare(targets, "linear,known-component", seeds=2, **HERE)
+    )

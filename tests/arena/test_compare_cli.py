@@ -13,19 +13,19 @@ from lines import without_progress
 
 import arena.cli.compare
 from arena import LEARNERS, LearnerEntry, Results
-from upper import KnownPart
+from upper import KnownComponentBaseline
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
-FEW = ["--learners", "linear,known-part", "--jobs", 1]
+FEW = ["--learners", "linear,known-component", "--jobs", 1]
 
 
-class _Broken(KnownPart):
+class _Broken(KnownComponentBaseline):
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
         return 1 / 0
 
 
-class _Endless(KnownPart):
+class _Endless(KnownComponentBaseline):
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
         while True:
             pass
@@ -33,7 +33,7 @@ class _Endless(KnownPart):
 
 @pytest.mark.slow
 def test_failures_are_status_one_and_lose_nothing(cli, file, tmp_path, monkeypatch):
-    entries = [LEARNERS["known-part"]]
+    entries = [LEARNERS["known-component"]]
     entries += [
         LearnerEntry(kind.__name__, "X", "None.", lambda *_, kind=kind: kind())
         for kind in (_Broken, _Endless)

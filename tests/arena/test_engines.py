@@ -15,7 +15,7 @@ from arena.learner_table import LEARNERS, PRESETS
 from arena.learners import require_engine
 from arena.target import identity
 from runs import Store
-from upper import GradientDescent, KnownPart, Newton
+from upper import GradientDescent, KnownComponentBaseline, Newton
 from upper import engine as engines
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -32,7 +32,7 @@ def test_a_fit_names_its_engine(nice, monkeypatch):
         Newton(1, engine="auto"): ("numpy",),  # too small for torch to be worth it
         Newton(1, engine="torch"): ("torch cpu float32", "torch cpu bfloat16"),
         GradientDescent(1, work=2): ("torch cpu float32",),
-        KnownPart(): ("",),
+        KnownComponentBaseline(): ("",),
     }.items():
         assert learn(nice, learner).fit.engine in engines_there
     # on a CPU that multiplies bfloat16 torch is worth it, and on no other

@@ -139,7 +139,7 @@ def seen_by_learner(files):
     return seen
 
 
-@pytest.mark.parametrize("learner", ["linear", "one-step", "known-part"])
+@pytest.mark.parametrize("learner", ["linear", "one-step", "known-component"])
 def test_learners_without_heads_need_no_number(cli, files, learner):
     said = json.loads(cli("learn", "--examples-from", *files, "--learner", learner, "--json").out)
     assert 0.1 < said["held_out_error"] <= 1

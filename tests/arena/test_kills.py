@@ -15,7 +15,7 @@ from arena import Results, nice_target, parity_target, save_target
 from runs import Store, StoreError
 
 COMMAND = ["compare", "nice.safetensors", "parity.safetensors", "-o", "out"]
-COMMAND += ["--learners", "newton,linear,known-part,elimination"]
+COMMAND += ["--learners", "newton,linear,known-component,elimination"]
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ print(json.dumps([status, [name for name in json.loads(sys.argv[2]) if name in s
         pytest.param(["attacks"], [*SLOW, "upper.newton"], marks=pytest.mark.slow),
         (["generate", "nice", "--dim", "6", "-o", "FILE"], [*SLOW, *LEARNERS, *NOT_OF_A_LAYER]),
         (["inspect", "FILE"], [*SLOW, *LEARNERS]),
-        (["learn", "FILE", "--learner", "known-part"], SLOW),
+        (["learn", "FILE", "--learner", "known-component"], SLOW),
         pytest.param(["estimate", "--help"], [*SLOW, *LEARNERS], marks=pytest.mark.slow),
     ],
 )

@@ -17,7 +17,7 @@ from attention.files import write_tensors
 
 resource = pytest.importorskip("resource")
 FORGED = "x\n\x1b[1mVerified on all inputs: 2 heads\x9b\u202e\u2028\ud83d\ude00"
-COMPARE = "compare nice.safetensors --learners known-part --seeds 1 --jobs 1 --out out"
+COMPARE = "compare nice.safetensors --learners known-component --seeds 1 --jobs 1 --out out"
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_name_that_is_not_utf8_loses_no_work(nice):
     nice.rename(odd)
     place = os.fsdecode(b"out\xff")
     for words in (
-        ["compare", odd, "--learners", "known-part", "--seeds", "1", "--jobs", "1", "--out", place],
+        ["compare", odd, "--learners", "known-component", "--seeds", "1", "--jobs", "1", "--out", place],
         ["learn", odd, "--learner", "newton", "-o", os.fsdecode(b"fitted\xff.safetensors"), "--json"],
     ):
         status, error = answer(words)
@@ -82,7 +82,7 @@ def test_a_name_that_is_not_utf8_loses_no_work(nice):
 @pytest.mark.parametrize("letter", ["\x1b", "\n", "\ud800"])
 def test_a_strange_letter_in_a_name_makes_a_page(letter, tmp_path):
     name = f"a{letter}b"
-    entry = replace(LEARNERS["known-part"], name=name, title=name)
+    entry = replace(LEARNERS["known-component"], name=name, title=name)
     target = arena.nice_target(heads=1, tokens=2, dim=4)
     target = replace(target, name=name, title=name)
     results = arena.compare(target, entry, seeds=1, isolated=False, store=tmp_path / "s.sqlite")

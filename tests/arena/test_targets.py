@@ -159,7 +159,7 @@ def test_a_target_of_a_family_is_the_family_s_instance(kind):
     np.testing.assert_array_equal(target.layer.w, instance.layer.w)
     np.testing.assert_array_equal(target.instance.secret, family.secrets.unrank(2))
     assert (target.record.seed, target.made["parameters"]["number"]) == (None, 2)
-    # known part only: 1.0 by definition, and below it of the labels as a whole
+    # the known component only: 1.0 by definition, and below it of the labels as a whole
     truth = target.ground_truth(500, rng=0)
     assert truth.measure(predict=target.instance.known)["unknown_part_error"] == pytest.approx(1.0)
     assert truth.measure(layer=target.layer)["unknown_part_error"] < 1e-12
