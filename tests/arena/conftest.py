@@ -19,6 +19,7 @@ from attention import BooleanInputs, GaussianInputs, Outcome
 from attention.inputs import inputs_to_json
 from lower import Certificate, Fact, Key, Word
 from lower import Status as FactStatus
+from runs import engine
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -171,10 +172,22 @@ def eventful_results(sample_results) -> Results:
     return replace(sample_results, made=sample_results.made | more, cells=tuple(cells))
 
 
-@pytest.fixture(autouse=True)
-def progress_waits(monkeypatch):
-    """What takes seconds says how far it is: on a slow machine this would join what a test compares."""
-    monkeypatch.setattr("runs.progress._FIRST", 1e6)
+APART = engine._apart
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Cells are computed in this process, unless a test uses `processes`; no line says how far slow work is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runs.progress._FIRST", 1e6)
+        patch.setattr(engine, "_apart", lambda cells, *options: engine._here(cells, options[-1]))
+        yield
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Cells are computed in processes of their own, as they are for users."""
+    monkeypatch.setattr(engine, "_apart", APART)
 
 
 @pytest.fixture(scope="module", autouse=True)

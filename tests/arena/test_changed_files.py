@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import arena
-import runs
 from arena import Results
 from arena.cli.main import run
 from arena.views.page import render_page
@@ -155,7 +154,6 @@ def test_no_changed_file_breaks_a_command_or_moves_the_cursor(name, files, tmp_p
     monkeypatch.chdir(tmp_path)
     for needed in ("b.npy", "nice.safetensors"):
         Path(needed).write_bytes((files / needed).read_bytes())
-    monkeypatch.setattr("arena.attacking.run", lambda cells, **_: runs.run(cells, isolated=False))
     whole, path = (files / name).read_bytes(), Path(f"changed{Path(name).suffix}")
     rng, complaints = np.random.default_rng(list(READERS).index(name)), []
     for _ in range(CHANGES):

@@ -15,17 +15,6 @@ from attention.files import load_layer
 from lower import load_instance, save_instance
 from lwe import PRESETS, estimate
 
-FAMILIES = {
-    "sq-parity": [],
-    "sq-pair": [],
-    "sq-bump": ["--bits", 4],
-    "sq-two-slope": ["--bits", 4],
-    "sq-designed-steps": ["--bits", 4],
-    "sq-centre-threshold": ["--bits", 4],
-    "sq-token-parity": [],
-    "sq-hidden-gate": [],
-}
-
 
 @pytest.mark.parametrize(
     ("command", "shape"),
@@ -61,10 +50,10 @@ def test_generate_writes_what_it_says(cli, tmp_path, command, shape):
     assert (said["tokens"], said["dim"]) == shape[1:]
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", ["sq-parity", "sq-hidden-gate"])
 def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated(cli, tmp_path, kind):
     path, lie = tmp_path / "hard.safetensors", tmp_path / "lie.safetensors"
-    cli("generate", kind, "--dim", 20, *FAMILIES[kind], "-o", path)
+    cli("generate", kind, "--dim", 20, "-o", path)
     assert f"Certificate of the family {kind}" in cli("inspect", path, "--verify").out
     said = json.loads(cli("inspect", path, "--verify", "--json").out)
     assert said["certificate"]["facts"]
@@ -216,29 +205,3 @@ def test_where_nothing_can_be_written_is_said_before_the_work(cli, file, tmp_pat
     absent = tmp_path / "absent" / "f.safetensors"
     cli("learn", file, "-o", absent, status=2)
     cli("generate", "nice", "-o", absent, status=2)
-
-
-def test_the_installed_command_runs():
-    program = Path(sys.executable).with_name("attention-bounds")
-    if not program.exists():
-        pytest.skip("the package is not installed with its command")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("attention-bounds ")
-
-
-def test_help_and_completion_import_no_command_and_every_public_name_is_found():
-    asked = (
-        "import sys\nfrom arena.cli.main import app, run\nimport typer\n"
-        "group = typer.main.get_command(app)\n"
-        "found = group.shell_complete(group.make_context('attention-bounds', [], resilient_parsing=True), 'at')\n"
-        "assert [one.value for one in found] == ['attack', 'attacks'] and found[0].help.endswith('errors.')\n"
-        "assert run(['--help']) == run(['--version']) == 0\n"
-        "heavy = 'numpy', 'scipy', 'pandas', 'torch', 'matplotlib', 'rich'\n"
-        "assert not [name for name in heavy if name in sys.modules]\n"
-        "import arena, attention, lower, lwe, paper_checks, sq, upper\n"
-        "assert all(hasattr(arena, name) for name in arena.__all__)\n"
-        "later = 'pandas', 'torch', 'matplotlib', 'dask', 'distributed', 'fpylll', 'jinja2'\n"
-        "assert not [name for name in later if name in sys.modules]\n"
-    )
-    root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", asked], check=True, cwd=root, capture_output=True)

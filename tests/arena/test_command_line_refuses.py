@@ -24,7 +24,6 @@ import pytest
 import typer
 from safetensors.numpy import save_file
 
-import runs.engine
 from arena.cli.main import app, run
 from attention.files import write_tensors
 from lwe import LWEParameters, make_samples, save_samples
@@ -187,11 +186,6 @@ def commands(command=COMMAND, path=()):
 COMMANDS = commands()
 
 
-def compute_here(patch):
-    """Let what runs in processes of its own run in this one."""
-    patch.setattr(runs.engine, "_apart", lambda cells, *options: runs.engine._here(cells, options[-1]))
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Files as a user has them, damaged ones, and pipes and links that cannot be read."""
@@ -211,9 +205,7 @@ def files(tmp_path_factory):
         Path("model/config.json").write_text('{"num_attention_heads": 1}')
         write_tensors("examples.safetensors", "examples", {"x": x, "y": x}, {})
         save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
-        with pytest.MonkeyPatch.context() as patch:
-            compute_here(patch)
-            assert run(["compare", *CALLS["compare"].replace("compared", "made").split()]) == 0
+        assert run(["compare", *CALLS["compare"].replace("compared", "made").split()]) == 0
         for like in map(Path, ("nice.safetensors", "x.npy", "made/runs.sqlite")):
             whole = like.read_bytes()
             damaged = {"empty": b"", "half": whole[: len(whole) // 2], "random": chance.randbytes(500)}
@@ -243,9 +235,8 @@ def here(files, tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
-    """What runs in processes of its own runs here, and the tree of commands is built once."""
+    """The tree of commands is built once, and memory is short."""
     monkeypatch.setattr(typer.main, "get_command", lambda _: COMMAND)
-    compute_here(monkeypatch)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), hard))

@@ -32,6 +32,7 @@ class _Endless(KnownComponentBaseline):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_failures_are_status_one_and_lose_nothing(cli, file, tmp_path, monkeypatch):
     entries = [LEARNERS["known-component"]]
     entries += [
