@@ -73,11 +73,11 @@ def compare_command(
     results = replace(results, made={"command": command, **results.made})
     if results.cells:
         text = results.to_json()
-        write_whole(out / "results.json", text.encode())
         if as_json:
             typer.echo(text)
         else:
-            print_table(results)
+            print_table(results)  # first, because a file may not be written in the end
+        write_whole(out / "results.json", text.encode())
         write_whole(out / "index.html", render_page(results).encode())
         if reused := results.made["reused"]:
             again = f"{reused} of {total} cells were in {options['store'].path}; --fresh computes them again."

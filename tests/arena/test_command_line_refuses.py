@@ -146,6 +146,7 @@ WRONG = [
     ("compare nice.safetensors --learners linear,adm", "'adam'"),
     ("compare nice.safetensors nice.safetensors --out r", "Two targets are named"),
     ("compare nice.safetensors --learners linear --engine numpy -o r", "None of these learners has a choice"),
+    ("runs made/runs.sqlite --out cells.txt", ".csv and .json are the formats"),
     ("check nonsense", "No claim is called 'nonsense'"),
     ("check layer/row-from", "'layer/row-form'"),
     ("study", "No study is named"),
