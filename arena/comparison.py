@@ -3,7 +3,6 @@
 import os
 import time
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -19,7 +18,7 @@ from arena.learners import as_learners, require_engine, set_up_for
 from arena.records import Cell, Status, TracePoint
 from arena.results import Results
 from arena.target import Target
-from arena.targets import load_targets, preset_targets
+from arena.targets import open_targets, preset_targets
 from attention import Learner
 from attention.validation import PositiveInt, checked
 from lower import FAMILIES
@@ -110,16 +109,18 @@ def compare(
     """
     budgets = PRESETS[preset]
     seeds = seeds or budgets.seeds
-    chosen = preset_targets() if targets is None else _open(targets)
+    chosen = preset_targets() if targets is None else open_targets(targets)
     choice = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
-    require_engine(engine, device, here=False)
+    # the devices of a cluster's workers are not known here; there each cell reports a missing one
+    require_engine(engine, device, here=options.get("cluster") is None)
     entries = [_with_settings(entry, choice) for entry in as_learners(learners)]
     learners_of = [set_up_for(entry, chosen, budgets) for entry in entries]
     for name in choice:
         if not any(hasattr(learner, name) for set_up in learners_of for learner in set_up):
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
     made: dict[str, Any] = {"preset": preset, "versions": versions(), "seeds": seeds}
-    made |= {"jobs": options.get("jobs", 1), **choice}
+    options["jobs"] = min(options.get("jobs", 1), len(chosen) * len(entries) * seeds)
+    made |= {"jobs": options["jobs"], **choice}
     made |= {name: options[name] for name in ("timeout", "fresh") if options.get(name)}
     nothing = Results(
         made,
@@ -150,21 +151,6 @@ def compare(
     made["seconds"] = round(time.perf_counter() - began, 3)
     order = [(target.name, entry.name, seed) for target, entry, seed in keys]
     return replace(nothing, made=made, cells=tuple(cells[key] for key in order if key in cells))
-
-
-def _open(targets: Any) -> list[Target]:
-    """The targets, files read; equal titles get the name added, because tables and figures show only titles."""
-    given = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
-    if not given:
-        raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    paths = [target for target in given if not isinstance(target, Target)]
-    files = iter(load_targets(paths) if paths else ())
-    opened = [target if isinstance(target, Target) else next(files) for target in given]
-    times = Counter(target.title for target in opened)
-    return [
-        target if times[target.title] == 1 else replace(target, title=f"{target.name}: {target.title}")
-        for target in opened
-    ]
 
 
 def _with_settings(entry: LearnerEntry, settings: dict[str, Any]) -> LearnerEntry:

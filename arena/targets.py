@@ -4,7 +4,8 @@ A file holds data, never a seed; what it says of its origin is shown as what it 
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -384,24 +385,25 @@ def load_target(
     return replace(target, from_file=True)
 
 
-def load_targets(
-    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: InputsName | None = None
-) -> list[Target]:
-    """Read several targets for a comparison; names and titles show the file of each.
+def open_targets(given: Any, *, tokens: int | None = None, inputs: InputsName | None = None) -> list[Target]:
+    """Targets for a comparison; files are read, and their stems name them, or their paths where stems are equal.
 
-    FileFormatError, ValueError as for `load_target`.
-
-    Parameters
-    ----------
-    paths : sequence of path
-        The files; their stems name the targets. If two stems are equal, the whole paths do.
-    tokens, inputs
-        As for `load_target`, for all of them.
+    Tables and figures show only titles: that of a file begins with its name, and so does one of several equal ones.
+    ValueError if there is no target. `tokens` and `inputs` are for the files, as for `load_target`.
     """
-    targets = [load_target(Path(path), tokens=tokens, inputs=inputs) for path in paths]
-    stems = [target.name for target in targets]
-    names = stems if len(set(stems)) == len(stems) else [printable(str(path)) for path in paths]
+    given = [given] if isinstance(given, Target | str | os.PathLike) else list(given)
+    if not given:
+        raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
+    stems = Counter(Path(one).stem for one in given if not isinstance(one, Target))
+    targets = []
+    for one in given:
+        if not isinstance(one, Target):
+            path, one = one, load_target(one, tokens=tokens, inputs=inputs)
+            name = one.name if stems[one.name] == 1 else printable(str(path))
+            one = replace(one, name=name, title=f"{name}: {one.title}")
+        targets.append(one)
+    times = Counter(target.title for target in targets)
     return [
-        replace(target, name=name, title=f"{name}: {target.title}")
-        for target, name in zip(targets, names, strict=True)
+        target if times[target.title] == 1 else replace(target, title=f"{target.name}: {target.title}")
+        for target in targets
     ]
