@@ -27,7 +27,6 @@ from attention import (
 )
 from sq import (
     HiddenGateFamily,
-    PairFamily,
     ParityFamily,
     ProfileFamily,
     TokenParityFamily,
@@ -35,14 +34,9 @@ from sq import (
 
 FAMILIES = {
     "parity": ParityFamily(dim=6, bits=3),
-    "pair": PairFamily(dim=6, beta=0.5),
-    "bump": ProfileFamily.bump(dim=6, bits=4, at=1),
     "two-slope": ProfileFamily.two_slope(dim=6, bits=4, slopes=(0.2, 1.5)),
-    "designed-steps": ProfileFamily.designed_steps(dim=6, bits=4, thresholds=(0.5, 1.5, 3.5)),
-    "centre-threshold": ProfileFamily.centre_threshold(dim=6, bits=4, heads_count=4, steps="best-fit"),
     "token-parity": TokenParityFamily(dim=5, tokens=3, bits=1),
-    "hidden-gate": HiddenGateFamily(base=ParityFamily(dim=6, bits=3)),
-    "hidden-gate-two-slope": HiddenGateFamily(base=ProfileFamily.two_slope(dim=6, bits=4)),
+    "hidden-gate": HiddenGateFamily(base=ProfileFamily.two_slope(dim=6, bits=4)),
 }
 
 TARGETS = {
