@@ -25,7 +25,7 @@ NICE_NETWORK = make_nice_block(heads=1, dim=4, width=5, rng=0).network
 
 def test_learners_of_layers_fail_on_blocks_and_the_learner_of_blocks_reads_them(tmp_path):
     targets = [NICE, block_target(PARITY, width=24, activation="relu")]
-    learners = [Newton(heads=2, work=300), "linear,known-component,elimination,by-queries,block"]
+    learners = [Newton(heads=2, work=600), "linear,known-component,elimination,by-queries,block"]
     results = arena.compare(targets, learners, isolated=False)
     errors = {
         learner.name: [
