@@ -5,8 +5,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -209,16 +207,6 @@ def test_students_on_hard_targets_have_at_most_eight_heads():
 
 
 @dataclass(frozen=True)
-class _Holding(KnownComponentBaseline):
-    """Holds anything, in an object that is no dataclass."""
-
-    held: Any = None
-
-    def __post_init__(self):
-        object.__setattr__(self, "held", SimpleNamespace(value=self.held))
-
-
-@dataclass(frozen=True)
 class _Logging(KnownComponentBaseline):
     """Leaves a line in a file for each fit."""
 
@@ -251,19 +239,6 @@ def test_what_the_store_holds_is_not_computed_again(targets, log, tmp_path):
     assert again.cells == first.cells  # their seconds too
     more = compare(targets, [learner], seeds=3, store=store, **HERE)
     assert (more.made["reused"], len(lines(log))) == (4, 6)
-
-
-@pytest.mark.parametrize(
-    ("value", "other"),
-    [(lambda x: x + 1, lambda x: x + 2), (np.zeros(2000), np.append(np.zeros(1999), 1))],
-    ids=["code", "array"],
-)
-def test_learners_that_differ_in_code_or_in_a_long_array_share_no_cell(targets, tmp_path, value, other):
-    store = tmp_path / "runs.sqlite"
-    runs = [
-        compare(targets[:1], [_Holding(held=held)], store=store, **HERE) for held in (value, value, other)
-    ]
-    assert [results.made["reused"] for results in runs] == [0, 1, 0]
 
 
 def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, monkeypatch):

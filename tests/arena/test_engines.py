@@ -1,6 +1,5 @@
 """Where learners compute: asked for on the command line and from Python, held to what is there, named in the cells."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,12 +8,10 @@ from importlib.util import find_spec
 import pytest
 
 from arena import compare, learn
-from arena.cli.runs import stored_cells
 from arena.comparison import _with_settings
 from arena.learner_table import LEARNERS, PRESETS
 from arena.learners import require_engine
 from arena.target import identity
-from runs import Store
 from upper import GradientDescent, KnownComponentBaseline, Newton
 from upper import engine as engines
 
@@ -72,17 +69,6 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
     assert [run(**asked)[1] for asked in ({}, {"device": "cpu"}, {"engine": "torch", "device": "cpu"})] == [
         1
     ] * 3
-    stored = stored_cells(Store(path, read_only=True))
-    assert [engine.split()[0] for engine in (row["engine"] for row in stored)] == [
-        "numpy",
-        "numpy",
-        "torch",
-    ]
-    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored)] == [
-        None,
-        "cpu",
-        "cpu",
-    ]
 
 
 def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypatch):
