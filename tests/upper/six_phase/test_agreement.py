@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from agreeing import agreeing_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
+from tests.upper.six_phase.agreeing import agreeing_layer
 from upper.six_phase.agreement import (
     Contrasts,
     certify_agreement,

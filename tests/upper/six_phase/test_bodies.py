@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from agreeing import exact_contrasts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 from scipy.optimize import brentq
 
 from attention import make_nice_layer
+from tests.upper.six_phase.agreeing import exact_contrasts
 from upper.six_phase.convex_body import Ellipsoid, spectral_gap
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from agreeing import exact_contrasts, true_span
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import orth
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
+from tests.upper.six_phase.agreeing import exact_contrasts, true_span
 from upper.six_phase import AttentionSpan, attention_span
 from upper.six_phase.convex_body import Ellipsoid
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from agreeing import true_span
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
+from tests.upper.six_phase.agreeing import true_span
 from upper.six_phase import Net, search_net
 from upper.six_phase.phase6_net import Frame, TupleRegression, held_out_examples
 

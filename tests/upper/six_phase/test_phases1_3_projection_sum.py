@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from agreeing import agreeing_layer, exact_contrasts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
+from tests.upper.six_phase.agreeing import agreeing_layer, exact_contrasts
 from upper.six_phase import (
     PhaseFailedError,
     estimate_projection_sum,
