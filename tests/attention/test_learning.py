@@ -146,11 +146,6 @@ def test_the_budget_is_the_smaller_of_what_is_asked_for_and_what_is_left():
         check_budget(Wants(7, least=5), four)
 
 
-def test_four_outcomes_are_successes():
-    floors = {Outcome.PRECISION_FLOOR, Outcome.NOISE_FLOOR}
-    assert {one for one in Outcome if one.succeeded} == {Outcome.EXACT, Outcome.REACHED_TOLERANCE} | floors
-
-
 @pytest.mark.bad_input
 def test_examples_that_are_not_finite_or_of_wrong_shape_are_refused():
     class Broken(GaussianInputs):

@@ -29,11 +29,31 @@ def _signs(d):
     return np.array(list(product((-1.0, 1.0), repeat=d)))
 
 
-@pytest.mark.parametrize(("d", "n"), [(4, 3), (3, 1), (2, 4)])
-def test_the_boolean_moment_is_the_mean_over_all_inputs(d, n):
-    signs = _signs(d)
-    enumerated = _enumerated(signs, np.full(len(signs), 2.0**-d), n)
-    np.testing.assert_allclose(population_moment("boolean", d, n), enumerated, atol=1e-10)
+def _nodes(kind, d):
+    """Values of a token and their weights, over which powers up to the sixth have their exact mean."""
+    if kind == "boolean":
+        return _signs(d), np.full(2**d, 2.0**-d)
+    if kind == "one-hot":
+        return np.eye(d), np.full(d, 1 / d)
+    if kind == "sphere":  # seven directions are enough on a circle
+        angles = 2 * np.pi * np.arange(7) / 7
+        return np.sqrt(2) * np.column_stack([np.cos(angles), np.sin(angles)]), np.full(7, 1 / 7)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(4)  # up to the seventh power
+    shares = product(weights / weights.sum(), repeat=d)
+    return np.array(list(product(nodes, repeat=d))), np.array([np.prod(one) for one in shares])
+
+
+@pytest.mark.parametrize(
+    ("kind", "d", "n"),
+    [
+        *(("boolean", d, n) for d, n in ((4, 3), (3, 1), (2, 4))),
+        *(("one-hot", d, n) for d, n in ((3, 3), (4, 2), (3, 1))),
+        *(("gaussian", d, n) for d, n in ((2, 2), (1, 3), (2, 1))),
+        *(("sphere", 2, n) for n in (1, 2, 3)),
+    ],
+)
+def test_a_moment_is_the_mean_over_all_inputs_or_over_the_nodes_of_a_quadrature(kind, d, n):
+    np.testing.assert_allclose(population_moment(kind, d, n), _enumerated(*_nodes(kind, d), n), atol=1e-10)
 
 
 @given(d=st.integers(1, 5), n=st.integers(1, 5))
@@ -47,30 +67,6 @@ def test_a_constant_coordinate_is_worth_a_sign(d, n):
         assert exact_rank("boolean-constant", d, n) == (
             1 + 2 * d + d * d + d * (d - 1) // 2 + d * d * (d - 1) // 2
         )
-
-
-@pytest.mark.parametrize(("d", "n"), [(3, 3), (4, 2), (3, 1)])
-def test_the_one_hot_moment_is_the_mean_over_all_inputs(d, n):
-    enumerated = _enumerated(np.eye(d), np.full(d, 1 / d), n)
-    np.testing.assert_allclose(population_moment("one-hot", d, n), enumerated, atol=1e-13)
-
-
-@pytest.mark.parametrize(("d", "n"), [(2, 2), (1, 3), (2, 1)])
-def test_the_gaussian_moment_is_its_quadrature(d, n):
-    """Four nodes a coordinate integrate its powers up to the seventh exactly, and the sixth is the highest."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(4)
-    grid = np.array(list(product(nodes, repeat=d)))
-    shares = np.array([np.prod(w) for w in product(weights / weights.sum(), repeat=d)])
-    np.testing.assert_allclose(population_moment("gaussian", d, n), _enumerated(grid, shares, n), atol=1e-10)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_the_moment_on_the_circle_is_the_mean_over_a_regular_polygon(n):
-    """Seven directions integrate trigonometric polynomials up to degree six exactly."""
-    angles = 2 * np.pi * np.arange(7) / 7
-    circle = np.sqrt(2) * np.column_stack([np.cos(angles), np.sin(angles)])
-    enumerated = _enumerated(circle, np.full(7, 1 / 7), n)
-    np.testing.assert_allclose(population_moment("sphere", 2, n), enumerated, atol=1e-11)
 
 
 @given(tokens=st.sampled_from(TOKENS), d=st.integers(1, 5), n=st.integers(1, 4))

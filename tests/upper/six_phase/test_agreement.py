@@ -55,17 +55,6 @@ def test_rows_on_which_different_heads_agree_are_told_from_those_on_which_they_d
     assert np.all(found.residual[:, 1:] > 0.05 * stray)
 
 
-def test_contrasts_error_is_the_weighted_root_mean_square_over_equations_and_heads():
-    layer = make_nice_layer(heads=2, dim=5, rng=6)
-    x = GaussianInputs(tokens=3, dim=5).sample(6, rng=7)
-    contrasts = contrasts_of(x, layer.patterns(x)[:, 0], np.ones((6, 3), dtype=bool))
-    misses = [contrasts.apply(theta) - contrasts.log_ratios for theta in layer.theta]
-    np.testing.assert_allclose(misses[0], 0, atol=1e-10)
-    weighted = np.sum(contrasts.weights[:, None] * misses[1] ** 2)
-    total = 2 * np.sum(contrasts.weights) * misses[1].shape[1]
-    assert contrasts.error(layer) == pytest.approx(np.sqrt(weighted / total))
-
-
 @given(k=st.integers(2, 5), d=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None)
 def test_contrasts_are_equivalent_to_the_log_ratios_of_pairs(k, d, seed):

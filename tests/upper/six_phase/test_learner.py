@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import (
@@ -17,8 +17,13 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
-from upper.six_phase import SixPhase, attention_span
-from upper.six_phase.common import Wish, share_of_budget
+from upper.six_phase import (
+    PhaseFailedError,
+    SixPhase,
+    attention_span,
+    six_phase_queries,
+)
+from upper.six_phase.common import Wish, batches, remaining, share_of_budget
 
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
@@ -252,3 +257,51 @@ def test_the_margins_of_a_thin_body_are_large_enough_for_phase_3():
     layer, inputs = make_nice_layer(heads=2, dim=16, rng=2), BooleanInputs(2, 16)
     fit = SixPhase(heads=2, mode="paper", margin_over="proxy").fit(ExampleOracle(layer, inputs, rng=3), rng=4)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
+
+
+def _oracle(rng, noise=0.0, k=2, d=6):
+    return ExampleOracle(
+        make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(tokens=k, dim=d), noise=noise, rng=rng
+    )
+
+
+@given(
+    n=st.integers(1, 90),
+    batch=st.integers(1, 40),
+    given_arrays=st.booleans(),
+)
+@settings(max_examples=15, deadline=None)
+def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays):
+    x, y = _oracle(2).draw(100)
+    oracle = ExampleOracle.from_arrays(x, y) if given_arrays else _oracle(3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("upper.six_phase.common.batch_size", lambda k, d: batch)
+        parts = list(batches(oracle, n))
+    sizes = [len(part[0]) for part in parts]
+    assert sum(sizes) == oracle.drawn == n
+    assert all(size == batch for size in sizes[:-1])
+    assert 1 <= sizes[-1] <= batch
+    if given_arrays:
+        np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x[:n])
+        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y[:n])
+        assert oracle.remaining == 100 - n
+
+
+def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
+    oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
+    oracle.draw(20)
+    left = [remaining(one, n, "to look at") for one, n in ((oracle, 29), (oracle, 31), (_oracle(6), 31))]
+    assert left == [29, 30, 31]
+    oracle.draw(30)
+    with pytest.raises(PhaseFailedError, match="no example is left to look at"):
+        remaining(oracle, 1, "to look at")
+
+
+@given(d=st.integers(3, 200), k=st.integers(2, 5))
+def test_the_count_is_that_of_the_entries_of_the_moments(d, k):
+    """Phase 1: d^2 entries. Phases 2, 4: a form symmetric in two factors. Phase 3: a symmetric and a square matrix."""
+    counts = six_phase_queries(tokens=min(k, d - 1), dim=d)
+    symmetric = d * (d + 1) // 2
+    form = symmetric**2 + d**2 + 3 + 12
+    assert [one.count for one in counts] == [d**2, form, symmetric + d**2 + 12, form, 0]
+    assert all(0 < one.tolerance <= 1 for one in counts)
