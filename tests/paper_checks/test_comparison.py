@@ -63,10 +63,3 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_a_number_is_held_to_a_bound_with_it_and_an_interval_to_what_it_leaves_open(comparison, holds):
     assert comparison.holds is holds
-
-
-def test_a_rule_is_told_and_an_intervals_alarm_is_what_its_confidence_leaves():
-    assert close("x", 1.0, 1.0, relative=0.05).rule == "within 5 %"
-    comparison = covers("x", INTERVAL, 1.0)
-    assert comparison.false_alarm == pytest.approx(0.001)
-    assert "99.9 %" in comparison.rule

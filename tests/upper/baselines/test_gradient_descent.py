@@ -11,7 +11,6 @@ from upper.baselines.descent import (
     layer_of_stacked,
     random_start,
     rate,
-    reused_batches,
     squared_error_gradient,
 )
 
@@ -92,14 +91,6 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
     assert shares[20:] == sorted(shares[20:], reverse=True)
     assert shares[-1] < 1e-2 if schedule != "constant" else shares[-1] == 1.0
     assert rate(schedule, 700, 1000, 2.0) == pytest.approx(shares[700] ** 2)
-
-
-def test_every_pass_over_a_fixed_set_serves_each_example_once():
-    x = np.arange(63.0).reshape(63, 1, 1)
-    batches = reused_batches(x, x, 21, np.random.default_rng(0))
-    for _ in range(3):
-        served = np.concatenate([next(batches)[0].ravel() for _ in range(3)])
-        assert sorted(served) == sorted(x.ravel())
 
 
 @pytest.mark.bad_input

@@ -77,17 +77,6 @@ def test_heads_are_counted(m, layer, inputs):
         assert errors["theta_error"] <= 1e-10
 
 
-@pytest.mark.slow
-def test_no_dead_heads_are_returned():
-    nice = make_nice_layer(heads=2, dim=16, rng=6)
-    fit, heads = _find(
-        AttentionLayer(nice.theta, np.stack([nice.w[0], -nice.w[0]])), GaussianInputs(4, 16), seed=6
-    )
-    assert fit.outcome is Outcome.EXACT
-    assert heads == fit.layer.heads == 2
-    assert np.linalg.norm(fit.layer.w, axis=(1, 2)).min() > 1e-2
-
-
 @pytest.mark.parametrize(
     ("m", "k", "d", "first", "noise"),
     [
@@ -160,15 +149,6 @@ def test_labels_without_signal_have_no_head(noise):
     assert fit.trace[-1].measures["heads"] == 0
     assert not np.any(fit.layer.w)
     assert fit.outcome is (Outcome.NOTHING_LEARNED if noise else Outcome.EXACT)
-
-
-@pytest.mark.slow
-def test_a_budget_of_examples_bounds_the_heads():
-    layer = make_nice_layer(heads=4, dim=12, rng=0)
-    fit, _ = _find(layer, BooleanInputs(3, 12), examples=60)
-    assert fit.examples_used == 60
-    assert all(2 * 2 * m * 12 * 12 <= 60 * 3 * 12 for m in _tried(fit))
-    assert not fit.outcome.succeeded
 
 
 def test_the_work_is_bounded_over_all_students():

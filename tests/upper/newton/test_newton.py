@@ -47,15 +47,6 @@ def test_rejected_trials_change_the_damping_alone():
     assert residuals == sorted(residuals, reverse=True)
 
 
-def test_superlinear_near_the_solution():
-    layer = make_nice_layer(heads=2, dim=16, rng=0)
-    fit, _ = _learn(layer, BooleanInputs(3, 16), Newton(2))
-    residuals = np.array([step.measures["residual"] for step in fit.trace[:-1]])
-    near = np.flatnonzero((residuals < 1e-3) & (residuals > 1e-11))
-    assert len(near) >= 2
-    assert np.all(residuals[near + 1] < 0.1 * residuals[near])
-
-
 def test_where_a_random_start_fails_the_annealed_prior_is_exact():
     few, exact = 3 * counting_floor(heads=4, tokens=8, dim=10), {1: 0, 2: 0}
     for seed in (2, 3, 4, 5, 7, 12):  # which minimum a start ends in depends on the processor's rounding

@@ -70,15 +70,6 @@ def test_units_of_the_tokens_change_nothing_but_the_units_of_the_layer(exponent)
     assert passes[scale] == pytest.approx(passes[1], rel=0.5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("k", "d", "heads", "m"), [(4, 16, 2, 3), (3, 12, 1, 2)])
-def test_a_student_with_heads_to_spare_is_exact_to_the_precision_of_its_conditioning(k, d, heads, m):
-    layer, inputs = make_nice_layer(heads=heads, dim=d, rng=0), BooleanInputs(k, d)
-    found = fit(layer, m, inputs=inputs)
-    assert found.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR)
-    assert fresh_error(found, layer, inputs) < 1e-7
-
-
 def test_a_tolerance_reached_is_reached_on_fresh_examples():
     layer, tolerance = make_nice_layer(heads=4, dim=16, rng=0), 0.1
     found = fit(layer, 4, tolerance=tolerance)
@@ -93,27 +84,6 @@ def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
     found = fit(layer, 2, inputs=inputs, tolerance=0.5, examples=12, starts=2)
     assert found.outcome is Outcome.OVERFITTED
     assert fresh_error(found, layer, inputs) > 0.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strength", [1e-3, 1e-5])
-def test_a_head_a_thousand_times_weaker_than_the_others_is_found_and_not_taken_for_noise(strength):
-    nice = make_nice_layer(heads=3, dim=16, rng=0)
-    layer = AttentionLayer(nice.theta, nice.w * np.array([1, 1, strength])[:, None, None])
-    found = fit(layer, 3)
-    assert found.outcome is Outcome.EXACT
-    assert fresh_error(found, layer) < 1e-9
-
-
-@pytest.mark.slow
-def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimum():
-    layer = make_nice_layer(heads=4, dim=32, rng=1)
-    x = np.random.default_rng(0).standard_normal((400, 4, 32))
-    for m in (4, "auto"):
-        found = Newton(m).fit(ExampleOracle.from_arrays(x.astype(np.float32), layer(x)), rng=0)
-        assert found.outcome is Outcome.NOISE_FLOOR
-        assert found.layer.heads == 4
-        assert 1e-9 < found.trace[-1].measures["noise_level"] < 1e-6
 
 
 @given(st.integers(1, 12), st.integers(5, 60), st.integers(0, 1000))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, make_nice_layer
+from attention import BooleanInputs, make_nice_layer
 from upper import counting_floor
 from upper.newton.spectral import cross_moment_values, guessed_head_count
 
@@ -53,19 +53,6 @@ def test_the_values_are_those_of_the_explicit_operator(k, n, others):
 def test_heads_are_counted(m, k, sigma):
     _, x, y = _examples(m, k, 32, 16 * counting_floor(heads=m, tokens=k, dim=32), sigma=sigma)
     assert guessed_head_count(_values(x, y, m + 8)) == m
-
-
-@pytest.mark.parametrize(("gap", "heads"), [(0.2, 1), (0.3, 2)])
-def test_a_gap_counts_above_five_times_the_mean_of_the_last_five(gap, heads):
-    values = np.exp(-np.cumsum([0.0, 1.0, gap, *5 * [0.05]]))
-    assert guessed_head_count(values) == heads
-
-
-def test_heads_of_unequal_size_are_counted():
-    layer, x, _ = _examples(4, 4, 32, 64 * 86)
-    sizes = np.geomspace(1, 3, 4)[:, None, None]
-    y = AttentionLayer(sizes * layer.theta, sizes[::-1] * layer.w)(x)
-    assert guessed_head_count(_values(x, y, 12)) == 4
 
 
 def test_linear_labels_have_no_cross_moment():

@@ -251,14 +251,6 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
     assert share_of_budget(wishes, "two", None, 100, use_all=True) == 400
 
 
-@pytest.mark.slow
-def test_the_margins_of_a_thin_body_are_large_enough_for_phase_3():
-    """With three times the least tolerance, the point of least norm is pulled to zero, and no margin is large."""
-    layer, inputs = make_nice_layer(heads=2, dim=16, rng=2), BooleanInputs(2, 16)
-    fit = SixPhase(heads=2, mode="paper", margin_over="proxy").fit(ExampleOracle(layer, inputs, rng=3), rng=4)
-    assert fit.outcome is Outcome.REACHED_TOLERANCE
-
-
 def _oracle(rng, noise=0.0, k=2, d=6):
     return ExampleOracle(
         make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(tokens=k, dim=d), noise=noise, rng=rng
