@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lwe.labels import low_degree_weights
-from lwe.parameters import LWEParameters, covariate_form
+from lwe.parameters import LWEParameters
 from lwe.residues import centred, rounded
 from lwe.uniformity import log2_distance_from_uniform, total_variation_from_uniform
 
@@ -28,12 +28,6 @@ def test_distances_agree_with_enumeration(form, modulus, matrix):
     assert 2.0 ** log2_distance_from_uniform(np.array(form), modulus, matrix) == pytest.approx(
         float(distance), rel=1e-12
     )
-
-
-def test_an_odd_secret_entry_makes_the_gadget_sum_exactly_uniform():
-    parameters = LWEParameters(n=3, q=32, p=2, matrix="gadget")
-    assert total_variation_from_uniform(covariate_form([4, 7, 2], parameters), 32) == 0
-    assert total_variation_from_uniform(covariate_form([4, 6, 2], parameters), 32) == Fraction(1, 2)
 
 
 def test_parity_has_all_its_weight_at_the_number_of_its_bits():

@@ -125,16 +125,6 @@ def test_the_heads_are_counted_under_noise_and_growing_ends(m, k, noise):
     assert fit.trace[-1].measures["noise_level"] == pytest.approx(noise * scale, rel=0.05)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_superfluous_heads_end_the_growing(seed):
-    """White noise gives a head 2 to 2.8 units at four floors: none of these counts."""
-    fit, heads = _find(
-        make_nice_layer(heads=1, dim=8, rng=[seed, 100]), BooleanInputs(3, 8), noise=0.2, seed=seed
-    )
-    assert heads == 1
-    assert max(_tried(fit)) <= 3
-
-
 def test_noise_below_what_sizes_are_compared_at():
     fit, heads = _find(make_nice_layer(heads=2, dim=12, rng=3), BooleanInputs(3, 12), noise=1e-5)
     assert heads == 2
