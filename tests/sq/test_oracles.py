@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lower import all_sign_matrices
-from lower.bounds import eliminated_per_query
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.answers import TrueAnswers
 from sq.labels import hidden_of_labels
@@ -136,24 +135,6 @@ def test_statistical_replies_stay_valid_for_exactly_the_survivors(adversary, mod
         valid &= np.abs(values - reply) <= model.errors(values) + 1e-11
     assert oracle.survivors.tolist() == np.flatnonzero(valid).tolist()
     assert len(oracle.survivors) >= 1
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.floats(0.05, 0.95), st.integers(0, 2**32))
-def test_no_correlational_query_eliminates_more_than_its_cap_from_the_reference_adversary(tau, seed):
-    rng = np.random.default_rng(seed)
-    family = ParityFamily(dim=9, bits=4)
-    oracle = ReferenceAdversary(CSQ(tau), family)
-    left = len(family.secrets)
-    for _ in range(6):
-        most = int(rng.integers(1, 2 * eliminated_per_query(tau) + 2))
-        numbers = rng.choice(len(family.secrets), size=min(most, len(family.secrets)), replace=False)
-        if np.isin(oracle.survivors, numbers).all():
-            break  # then the reference value may be valid for nobody
-        oracle.query(GroupQuery.signed(np.sort(numbers)))
-        now = len(oracle.survivors)
-        assert left - now <= eliminated_per_query(tau)
-        left = now
 
 
 def test_the_reference_adversary_keeps_to_the_reference_until_nobody_allows_it():
