@@ -1,4 +1,4 @@
-"""Newton: exact recovery at four times the counting floor, or at eight of a given rank; and how it ends elsewhere."""
+"""How Newton ends: by its work, in a local minimum or at a floor, and what a start changes."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,8 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    GaussianInputs,
     GroundTruth,
     Outcome,
-    make_low_rank_layer,
     make_nice_layer,
 )
 from upper import Newton, counting_floor
@@ -20,16 +18,6 @@ def _learn(layer, inputs, learner, seed=0):
     truth = GroundTruth.draw(layer, inputs, 500, rng=seed + 1)
     fit = learner.fit(ExampleOracle(layer, inputs, rng=seed + 2), rng=seed + 3, truth=truth)
     return fit, truth.measure(layer=fit.layer)
-
-
-@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 32), pytest.param(4, 4, 32, marks=pytest.mark.slow)])
-def test_exact_at_four_times_the_counting_floor(m, k, d):
-    fit, errors = _learn(make_nice_layer(heads=m, dim=d, rng=2), BooleanInputs(k, d), Newton(m), 2)
-    assert fit.outcome is Outcome.EXACT
-    assert fit.examples_used <= 4 * counting_floor(heads=m, tokens=k, dim=d)
-    assert errors["relative_error"] <= 1e-12
-    assert errors["theta_error"] <= 1e-11
-    assert errors["w_error"] <= 1e-11
 
 
 def test_where_a_random_start_fails_the_annealed_prior_is_exact():
@@ -44,32 +32,19 @@ def test_where_a_random_start_fails_the_annealed_prior_is_exact():
     assert exact[2] >= 5
 
 
-_ZERO = AttentionLayer(np.zeros((1, 4, 4)), np.zeros((1, 4, 4)))
-
-
 @pytest.mark.parametrize(
     ("layer", "inputs"),
     [
         (make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(1, 6)),
-        (AttentionLayer(np.ones((1, 1, 1)), np.ones((1, 1, 1))), GaussianInputs(2, 1)),
-        (_ZERO, BooleanInputs(2, 4)),
+        (AttentionLayer(*np.zeros((2, 1, 4, 4))), BooleanInputs(2, 4)),
     ],
-    ids=["one token", "one coordinate", "zero"],
+    ids=["one token", "zero"],
 )
-def test_degenerate_targets_are_learned_without_a_warning(layer, inputs):
+def test_targets_that_determine_no_parameters_are_learned_without_a_warning(layer, inputs):
     fit = Newton(layer.heads).fit(ExampleOracle(layer, inputs, rng=2), rng=3)
     x = inputs.sample(200, rng=1)
     assert fit.outcome.succeeded
     np.testing.assert_allclose(fit.layer(x), layer(x), atol=1e-8)
-
-
-def test_the_scale_of_the_labels_changes_nothing():
-    nice = make_nice_layer(heads=2, dim=8, rng=0)
-    for scale in (1e-170, 1e160):
-        fit, errors = _learn(AttentionLayer(nice.theta, scale * nice.w), BooleanInputs(3, 8), Newton(2))
-        assert fit.outcome is Outcome.EXACT
-        assert errors["relative_error"] < 1e-12
-        assert errors["w_error"] < 1e-11
 
 
 def test_the_work_budget_is_kept():
@@ -98,22 +73,3 @@ def test_a_learner_seeded_like_its_target_does_not_draw_it():
     fit = Newton(2, work=1).fit(ExampleOracle(layer, inputs, rng=7), rng=5, truth=truth)
     # the target's own numbers, at half the strength of nice layers, would be one half off
     assert fit.trace[0].measures["theta_error"] > 0.9
-
-
-# heads of a given rank
-
-M, K, D, R = 2, 3, 16, 2
-
-
-def _low_rank():
-    return make_low_rank_layer(heads=M, dim=D, rank=R, w_rank=R, rng=0)
-
-
-def test_heads_of_a_given_rank_are_found_from_eight_of_its_counting_floors():
-    fit, errors = _learn(_low_rank(), BooleanInputs(K, D), Newton(M, rank=R))
-    assert fit.outcome is Outcome.EXACT
-    assert errors["theta_error"] < 1e-10
-    assert fit.examples_used == 8 * counting_floor(heads=M, tokens=K, dim=D, rank=R)
-    for matrices in (fit.layer.theta, fit.layer.w):
-        values = np.linalg.svd(matrices, compute_uv=False)
-        assert np.all(values[:, R:] < 1e-12 * values[:, :1])

