@@ -4,14 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    GaussianInputs,
     Outcome,
     make_nice_layer,
     relative_error,
@@ -20,7 +17,7 @@ from upper import Newton
 from upper.floor import LayerClass
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate
-from upper.newton.problem import Problem, SplitExamples, draw_split
+from upper.newton.problem import Problem, SplitExamples
 from upper.newton.starts import Start, StartRules, run_starts
 
 INPUTS = BooleanInputs(tokens=4, dim=16)
@@ -83,24 +80,6 @@ def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
     found = fit(layer, 2, inputs=inputs, tolerance=0.5, examples=12, starts=2)
     assert found.outcome is Outcome.OVERFITTED
     assert fresh_error(found, layer, inputs) > 0.5
-
-
-@given(st.integers(1, 12), st.integers(5, 60), st.integers(0, 1000))
-def test_no_input_is_both_fitted_and_held_out_where_others_can_be_fitted(distinct, n, seed):
-    rng = np.random.default_rng(seed)
-    x = GaussianInputs(2, 2).sample(distinct, rng=seed)[rng.integers(distinct, size=n)]
-    oracle = ExampleOracle.from_arrays(x, x)
-    first = draw_split(oracle, n // 2 + 1, least=1)
-    both = draw_split(oracle, n, least=1, before=first)
-    apart = len({one.tobytes() for one in x[: n // 2 + 1]}) > 2  # at most two are held out at first
-    for examples in (first, both):
-        fitted = {one.tobytes() for one in examples.x}
-        held = {one.tobytes() for one in examples.x_held}
-        assert fitted
-        assert held
-        assert len(examples.x) + len(examples.x_held) == examples.drawn
-        if apart:
-            assert not fitted & held
 
 
 @dataclass(frozen=True, eq=False)

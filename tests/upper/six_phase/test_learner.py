@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import (
@@ -23,7 +23,7 @@ from upper.six_phase import (
     attention_span,
     six_phase_queries,
 )
-from upper.six_phase.common import Wish, batches, remaining, share_of_budget
+from upper.six_phase.common import Wish, remaining, share_of_budget
 
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
@@ -251,38 +251,11 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
     assert share_of_budget(wishes, "two", None, 100, use_all=True) == 400
 
 
-def _oracle(rng, noise=0.0, k=2, d=6):
-    return ExampleOracle(
-        make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(tokens=k, dim=d), noise=noise, rng=rng
-    )
-
-
-@given(
-    n=st.integers(1, 90),
-    batch=st.integers(1, 40),
-    given_arrays=st.booleans(),
-)
-@settings(max_examples=15, deadline=None)
-def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays):
-    x, y = _oracle(2).draw(100)
-    oracle = ExampleOracle.from_arrays(x, y) if given_arrays else _oracle(3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("upper.six_phase.common.batch_size", lambda k, d: batch)
-        parts = list(batches(oracle, n))
-    sizes = [len(part[0]) for part in parts]
-    assert sum(sizes) == oracle.drawn == n
-    assert all(size == batch for size in sizes[:-1])
-    assert 1 <= sizes[-1] <= batch
-    if given_arrays:
-        np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x[:n])
-        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y[:n])
-        assert oracle.remaining == 100 - n
-
-
 def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
-    oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
+    endless = ExampleOracle(nice(6), BooleanInputs(tokens=2, dim=6), rng=6)
+    oracle = ExampleOracle.from_arrays(*endless.draw(50))
     oracle.draw(20)
-    left = [remaining(one, n, "to look at") for one, n in ((oracle, 29), (oracle, 31), (_oracle(6), 31))]
+    left = [remaining(one, n, "to look at") for one, n in ((oracle, 29), (oracle, 31), (endless, 31))]
     assert left == [29, 30, 31]
     oracle.draw(30)
     with pytest.raises(PhaseFailedError, match="no example is left to look at"):
