@@ -86,7 +86,7 @@ def test_layers_and_correlations_are_as_defined_on_all_inputs(family, error, enu
         assert instance.layer.heads == len(family.base.heads) + 1 == len(family.heads)
 
 
-@pytest.mark.parametrize(("bits", "heads"), [(9, 2), (9, 4), (12, 5), (6, 6)])
+@pytest.mark.parametrize(("bits", "heads"), [(9, 2), (9, 3), (8, 4), (13, 7), (6, 6)])
 def test_steps_left_out_are_as_even_as_half_integers_can_be_from_the_first_to_the_last(bits, heads):
     found = ProfileFamily.designed_steps(dim=bits + 1, bits=bits, heads_count=heads).heads.thresholds
     assert np.abs(np.sort(found) - np.linspace(0.5, bits - 0.5, heads)).max() <= 0.5
