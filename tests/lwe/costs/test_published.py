@@ -12,11 +12,12 @@ one ring sample more: together one block size down or up to three up, at most 1.
 
 import math
 
+import numpy as np
 import pytest
 
 from lwe import LWEParameters
 from lwe.costs import COST_MODELS
-from lwe.costs.decoding import decoding_cost
+from lwe.costs.decoding import _babai, decoding_cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import primal_cost
 from lwe.costs.reduction import block_size_for, root_hermite_factor
@@ -130,3 +131,10 @@ def test_core_svp_counts_one_sieve_and_no_less_than_a_pass_over_the_basis():
     assert COST_MODELS["core-SVP"].cost(1000, 2000) == pytest.approx(292)
     assert COST_MODELS["quantum core-SVP"].cost(1000, 2000) == pytest.approx(265)
     assert COST_MODELS["core-SVP"].cost(40, 1024) == pytest.approx(30)
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.9])
+def test_in_three_dimensions_planes_contain_a_share_of_a_sphere_as_large_as_their_distance(share):
+    # Archimedes: a coordinate of a uniform point of the sphere is uniform; errors of deviation 5 have length 5 sqrt(3)
+    apart = math.log(2 * share * 5 * math.sqrt(3))
+    assert _babai(np.full(3, apart), math.log(5)) == pytest.approx(3 * math.log2(share))
