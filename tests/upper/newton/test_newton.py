@@ -15,7 +15,8 @@ from attention import (
 from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.floor import LayerClass
-from upper.newton.noise import depends_on_tokens, no_worse
+from upper.newton.loop import Iterate
+from upper.newton.noise import Noise, depends_on_tokens, no_worse
 from upper.newton.starts import Stopping, last_iterate
 
 
@@ -145,6 +146,34 @@ def test_low_precision_inside_has_no_bias():
         outputs.append(end.layer(fresh))
     apart = np.mean((outputs[0] - outputs[1]) ** 2)
     assert 0 < apart < 0.01 * noise**2 * count / x.size
+
+
+def _run(residuals, *, share=0.0, rejected=()):
+    """The end of a run with given residuals, of which some are of rejected trials."""
+    layer = AttentionLayer(*np.zeros((2, 1, 2, 2)))
+    iterates = (
+        Iterate(layer, float(residual), passes=number, accepted=number not in rejected)
+        for number, residual in enumerate(residuals)
+    )
+    return last_iterate(iterates, Stopping(0.0, 99, share=share))
+
+
+def test_a_run_ends_where_the_steps_to_come_are_worth_little():
+    squared = 1 + 0.5 ** np.arange(30)  # the falls halve: what is to come is the last of them
+    to_come = _run(np.sqrt(squared), share=0.2).residual ** 2 - 1
+    # the first at which less than a hundredth of the share is to come
+    assert to_come < 0.01 * 0.2 * 1.01 < 2 * to_come
+    # without a share it goes on until it stalls
+    assert _run(np.sqrt(squared)).passes == 10
+    # a rejected step is no convergence
+    assert _run([1.0, 0.9, 0.9, 0.8999, 0.7, 0.2, 0.01, 0.0], share=0.2, rejected=(2,)).residual == 0
+
+
+def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
+    ends = [Iterate(AttentionLayer(*np.zeros((2, 1, 1, 1))), r) for r in (1.0, 1.0005)]
+    assert Noise().same_residual(ends, share=0.02)
+    assert not Noise().same_residual(ends, share=0.005)
+    assert not Noise().same_residual(ends[:1], share=0.5)
 
 
 def test_errors_are_compared_in_pairs():
