@@ -149,6 +149,32 @@ def test_each_structure_violates_what_it_was_built_to_violate_and_nothing_else(m
         assert named(built) <= violated <= named(built) | named(likely)
 
 
+# what is done to four nice heads
+ONE = np.eye(4)[:, :, None, None]  # which head is changed
+CHANGED = [
+    ("theta", lambda a: a + 4 * ONE[1] * a, "norms_comparable"),
+    ("theta", lambda a: 100 * a, "norms"),
+    ("theta", lambda a: a + ONE[2] * np.eye(64) * np.linalg.norm(a[2]) / 8, "trace"),
+    ("theta", lambda a: a + ONE[1] * (a[0] - a[1] / 2), "incoherence"),
+    ("theta", np.sign, "non_arithmetic norms"),
+    ("w", lambda a: a + 4 * ONE[1] * a, "w_norms_comparable"),
+    ("w", lambda a: a + ONE[1] * (a[0] - a[1] / 2), "w_incoherence"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "violated"), CHANGED, ids=[row[-1] for row in CHANGED])
+def test_each_other_condition_can_be_violated_alone(name, change, violated):
+    nice = make_nice_layer(heads=4, dim=64, rng=0)
+    layer = AttentionLayer(**{"theta": nice.theta, "w": nice.w, name: change(getattr(nice, name))})
+    assert set(check_conditions(layer, tokens=4).violated) == named(violated)
+
+
+def test_more_than_a_quarter_as_many_heads_or_tokens_as_dimensions_are_too_many():
+    report = check_conditions(make_nice_layer(heads=17, dim=64, rng=0), tokens=17)
+    too_many = "heads_against_dimension tokens_against_dimension"
+    assert set(report.violated) == named(f"{too_many} stable_rank w_stable_rank")
+
+
 class TestDegenerate:
     @pytest.mark.parametrize("zero", [[0], [0, 1], [0, 1, 2]])
     def test_zero_heads_neither_warn_nor_divide(self, zero):
