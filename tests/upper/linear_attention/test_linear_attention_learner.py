@@ -103,12 +103,6 @@ def test_linear_attention_is_known_from_a_quarter_more_examples_than_are_needed(
         assert LinearAttentionLearner(examples=least).fit(oracle).outcome is Outcome.UNCONFIRMED
 
 
-def test_a_twentieth_is_held_out_beside_four_times_as_many_equations_as_features():
-    _, oracle = _oracle(1, 8, 3)
-    equations = 4 * feature_count(8) // 3
-    assert LinearAttentionLearner().fit(oracle).examples_used == equations + -(-equations // 19)
-
-
 def test_few_examples_are_refused_before_any_is_drawn():
     _, oracle = _oracle(2, 4, 3)
     assert LinearAttentionLearner().minimum_examples(3, 4) == 15

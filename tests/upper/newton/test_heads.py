@@ -10,7 +10,7 @@ from upper import gauss_newton
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads, PairMoments
 from upper.newton.inner_solve import NormalEquations
-from upper.newton.low_rank import LowRankHeads, random_factors
+from upper.newton.low_rank import LowRankHeads
 from upper.six_phase.phase6_heads import SpanHeads
 
 KINDS = ("full", "low rank", "span", "biased", "biased low rank")
@@ -195,12 +195,3 @@ def test_factors_of_a_layer_of_higher_rank_are_the_nearest_of_lower():
             np.linalg.norm(matrices - nearest, axis=(1, 2)), np.linalg.norm(left_out, axis=1)
         )
         assert set(np.linalg.matrix_rank(nearest)) == {3}
-
-
-def test_random_factors_have_logits_of_deviation_one_and_no_output():
-    x = BooleanInputs(2, 32).sample(2000, rng=1)
-    layer = random_factors(heads=20, dim=32, rank=8, rng=0).layer()
-    assert abs(np.mean(layer.logits(x)[:, :, 0, 1] ** 2) - 1) < 0.2
-    assert not layer.w.any()
-    same = random_factors(heads=20, dim=32, rank=8, rng=np.random.default_rng(0))
-    assert same.layer().theta.tobytes() == layer.theta.tobytes()

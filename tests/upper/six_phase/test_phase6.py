@@ -41,14 +41,6 @@ def test_the_heads_of_a_true_span_are_found_up_to_the_spacing(over):
     assert errors["relative_error"] ** 2 < 2.5 * found.error
 
 
-def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
-    layer = make_nice_layer(heads=2, dim=8, rng=1)
-    x, y = examples(layer, 3, 600)
-    errors = [search_net(x, y, true_span(layer), Net(spacing=0.1, refinements=n)).error for n in range(5)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.02 * errors[0]
-
-
 def test_the_unit_of_tokens_changes_no_error():
     layer, unit = make_nice_layer(heads=2, dim=8, rng=1), 2.0**-20
     same = AttentionLayer(theta=layer.theta / unit**2, w=layer.w / unit)

@@ -97,15 +97,6 @@ def test_a_margin_that_no_row_has_fails_with_margin(over):
 # ---- by consistency
 
 
-def test_scale_is_not_free():
-    """From 1.2 times the true sum, with heads that agree everywhere, the scale comes back by itself."""
-    layer = agreeing_layer(2, 12, 4)
-    total = layer.w.sum(axis=0)
-    found = refine_by_consistency(_oracle(layer, 2, 5), 1.2 * total, examples=4_000, shares=(0.1,) * 6)
-    scale = np.vdot(found.w, total) / np.vdot(total, total)
-    assert abs(scale - 1) < 0.05
-
-
 def test_rows_kept_of_each_batch_are_the_best_of_all():
     """Keeping twice its share of each batch loses no row: as one batch of all the examples would have it."""
     layer = make_nice_layer(heads=2, dim=8, rng=12)
