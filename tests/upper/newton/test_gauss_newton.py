@@ -48,7 +48,7 @@ def _error(iterate, layer, k):
     ("library", "low"),
     [
         ("numpy", None),
-        ("array_api_strict", None),
+        pytest.param("array_api_strict", None, marks=pytest.mark.slow),
         pytest.param("torch", "float32", marks=pytest.mark.slow),
         pytest.param("torch", "bfloat16", marks=pytest.mark.slow),
     ],
