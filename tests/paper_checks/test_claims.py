@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paper_checks import Verdict, all_claims, run_claim
+from paper_checks import Verdict, all_claims, find_claims, run_claim
 from paper_checks.claims_folder import read_results
 
 
@@ -25,6 +25,11 @@ def test_a_claim_holds_and_its_check_fails_on_the_injected_error(claim):
     injected = run_claim(claim, inject=True)
     assert injected.verdict is Verdict.FAILS, injected
     assert expectations(injected) == expectations(result), "the error is to be in what is measured"
+
+
+def test_one_and_two_heads_have_the_most_zeros_that_the_bound_allows():
+    (claim,) = find_claims(["parities/heads-against-bits"])
+    assert [float(one.measured) for one in run_claim(claim).comparisons[:2]] == [1, 3]
 
 
 def test_the_committed_results_are_those_of_all_claims_and_each_passed():
