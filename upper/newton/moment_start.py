@@ -89,9 +89,9 @@ def _leading(
 
 
 class _Coefficients:
-    """Half the squared residual of heads Theta_i = sum_j a_ij U_j, with W_i = sum_l b_il V_l eliminated, and its derivatives.
+    """Half the squared residual of heads Theta_i = sum_j a_ij U_j, and its derivatives in a.
 
-    The Hessian is that of Gauss and Newton, with Kaufman's approximation.
+    W_i = sum_l b_il V_l is eliminated. The Hessian is that of Gauss and Newton, with Kaufman's approximation.
     """
 
     def __init__(
