@@ -16,8 +16,8 @@ from arena.records import Record
 from arena.target import Target
 from arena.targets import InputsName, checkpoint_target, inputs_named, layer_target
 from arena.views.page import data_link, template
-from attention import Block, Fit, ValueOracle, read_checkpoint_layer, relative_error
-from attention.checkpoint_blocks import read_checkpoint_block
+from attention import Block, Fit, ValueOracle, read_checkpoint_layer
+from attention.checkpoint_blocks import StoredBlock, read_checkpoint_block
 from attention.checkpoints import checkpoint_layers
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
@@ -37,7 +37,7 @@ _ERRORS = {
     "b": "bias_error",
 }
 _BLOCK_ERRORS = _ERRORS | {"neurons": "network_error"}
-_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks")
+_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks", "neurons")
 _READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
@@ -98,9 +98,11 @@ class Recovery(Record):
         blocks = self.settings.get("blocks", False)
         names = tuple(_BLOCK_ERRORS if blocks else _ERRORS)
         known = ("Heads", "Neurons") if blocks else ("Heads", "Rank", "Conditions")
-        rows = [("Layer", *known, "Recovered", *names, self.by.title(), "Time", "Outcome")]
+        rows: list[tuple[str, ...]] = [
+            ("Layer", *known, "Recovered", *names, self.by.title(), "Time", "Outcome")
+        ]
         for layer in self.layers:
-            row = (f"{layer.layer}", _found_of(layer.heads_found, layer.heads))
+            row: tuple[str, ...] = (f"{layer.layer}", _found_of(layer.heads_found, layer.heads))
             if blocks:
                 row += (_found_of(layer.neurons_found, layer.neurons),)
             else:
@@ -142,7 +144,9 @@ class Recovery(Record):
     @property
     def title(self) -> str:
         """What was learned, and from what."""
-        return f"{'Blocks' if self.settings.get('blocks') else 'Layers'} of {self.name}, learned from {self.by}"
+        return (
+            f"{'Blocks' if self.settings.get('blocks') else 'Layers'} of {self.name}, learned from {self.by}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: the settings, and a record for each layer."""
@@ -206,7 +210,13 @@ def recover(
     FileFormatError, ValueError
         If a layer cannot be read, or a setting is out of range.
     """
-    settings: dict[str, Any] = {"by": by, "tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
+    settings: dict[str, Any] = {
+        "by": by,
+        "tokens": tokens,
+        "inputs": inputs,
+        "examples": examples,
+        "seed": seed,
+    }
     settings |= {"blocks": True} if blocks else {}
     reading = {name: options.pop(name, default) for name, default in _READING.items()}
     if blocks and (by != "queries" or reading["biases"] != "kept" or reading["coordinates"] is not None):
@@ -216,25 +226,27 @@ def recover(
     path, cells = Path(checkpoint), []
     for number in _chosen(layers, checkpoint_layers(path, prefix=reading["prefix"])):
         with single_thread():  # the last digits of products depend on the number of threads
-            source: Any = _block(path, number, reading) if blocks else read_checkpoint_layer(path, layer=number, **reading)
-        layer = source.layer
+            block = _block(path, number, reading) if blocks else None
+            source: Any = block or read_checkpoint_layer(path, layer=number, **reading)
+            layer = source.layer if block is None else block.block.layer
         ranks = np.linalg.matrix_rank(np.concatenate([layer.theta, layer.w]))
-        shape = (
-            number,
-            layer.heads,
-            layer.dim,
-            source.head_dim,
-            layer.biased,
-            [int(ranks.min()), int(ranks.max())],
-        )
+        shape = {
+            "layer": number,
+            "heads": layer.heads,
+            "dim": layer.dim,
+            "head_dim": source.head_dim,
+            "biased": layer.biased,
+            "ranks": [int(ranks.min()), int(ranks.max())],
+        }
+        shape |= {} if block is None else {"neurons": block.network.width}
         # known by the content: a moved or renamed file is the same
-        content = {"content": identity(source if blocks else layer)}
-        arguments = dict(zip(_SHAPE, shape, strict=True)) | settings | content
+        content = {"content": identity(block or layer)}
+        arguments = shape | settings | content
         cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}"))
     recovered: list[LayerRecovery] = []
     with suppress(KeyboardInterrupt):
         for result in run(cells, retry_failed=True, **options):
-            known = {name: result.cell.arguments[name] for name in _SHAPE}
+            known = {name: value for name, value in result.cell.arguments.items() if name in _SHAPE}
             ended = {"status": result.status, "message": result.message}
             recovered.append(msgspec.convert(known | ended | (result.value or {}), LayerRecovery))
     ordered = tuple(sorted(recovered, key=lambda layer: layer.layer))
@@ -262,34 +274,53 @@ def _chosen(layers: Sequence[int] | str, known: Sequence[int]) -> list[int]:
     return sorted(wanted)
 
 
-def _recovered(source: tuple[Path, dict[str, Any]], layer: int, head_dim: int, by: Way, **given: Any) -> Any:
-    """What a layer's record holds beside its shape."""
+def _recovered(
+    source: tuple[Path, dict[str, Any]],
+    layer: int,
+    head_dim: int,
+    by: Way,
+    blocks: bool = False,
+    **given: Any,
+) -> Any:
+    """What the record of a layer or block holds beside its shape."""
     path, reading = source
     shape = {"tokens": given["tokens"], "inputs": given["inputs"]}
-    if given.get("blocks"):
-        return as_plain(_recovered_block(_block(path, layer, reading), given))
-    target = checkpoint_target(path, layer=layer, **shape, **reading)
-    oracle, fits = None, list[Fit]()
-    if by == "queries":
-        learner: Any = ByQueries(examples=given["examples"])
-        oracle = ValueOracle(target.layer)  # of any number of tokens: far fewer queries are needed then
+    learner: Any
+    fits: list[Fit] = []
+    stored = _block(path, layer, reading) if blocks else None
+    if stored is None:
+        target = checkpoint_target(path, layer=layer, **shape, **reading)
     else:
-        learner, fits = _newton(target, head_dim, given)
+        target = layer_target(stored.block, made={"notes": stored.notes}, **shape)
+    if by == "examples":
+        oracle, (learner, fits) = None, _newton(target, head_dim, given)
+    elif stored is None:  # queries may have any number of tokens: far fewer are needed then
+        oracle, learner = ValueOracle(target.layer), ByQueries(examples=given["examples"])
+    else:
+        oracle = ValueOracle.from_callable(stored, None, stored.dim)
+        learner = BlockByQueries(examples=given["examples"])
     fit, measures = _fitted(target, learner, given["seed"], oracle)
     fits.append(fit)
     recovery = {
         "notes": target.made["notes"],
         "outcome": fit.outcome.name,
-        "explanation": fit.explanation,
+        "explanation": fit.explanation
+        if fit.layer or stored is None
+        else f"{fit.explanation} {fit.trace[-1].name}",
         "succeeded": fit.outcome.succeeded,
         "error_rate_bound": fit.error_rate_bound,
-        "violated": target.conditions.violated,
+        "violated": target.conditions.violated if stored is None else (),
         "heads_found": None if fit.layer is None else fit.layer.heads,
-        "errors": {name: measures.get(measure) for name, measure in _ERRORS.items()},
+        "errors": {
+            name: measures.get(measure) for name, measure in (_BLOCK_ERRORS if blocks else _ERRORS).items()
+        },
         "used": sum(fit.examples_used for fit in fits),
         "seconds": sum(fit.seconds for fit in fits),
         "engine": fit.engine,
     }
+    if stored is not None:
+        recovery["neurons_found"] = fit.layer.network.width if isinstance(fit.layer, Block) else None
+        recovery["undetermined"] = _undetermined(stored.block)
     return as_plain(recovery)
 
 
@@ -316,3 +347,31 @@ def _fitted(target: Target, learner: Any, seed: int, oracle: ValueOracle | None 
 
 def _block(path: Path, layer: int, reading: dict[str, Any]) -> StoredBlock:
     return read_checkpoint_block(path, layer=layer, heads=reading["heads"], prefix=reading["prefix"])
+
+
+def _undetermined(block: Block) -> tuple[str, ...]:
+    """What the function of a block with norms leaves open: its symmetries, that `Block.centred` and matching undo."""
+    parts = ["the order of heads and of neurons", "the four maps of a head beyond Theta, W, c and b"]
+    first, _ = block.norms or (None, None)
+    if block.norm_first:
+        parts.append("gains and offsets of norms, apart from the matrices behind them")
+        if first is not None and first.centred:
+            parts.append(
+                "what these matrices do to the mean of a token, and the mean of b apart from that of b2"
+            )
+    else:
+        parts.append("the offset of the first norm, apart from b1 and b2")
+        parts.append(
+            "one factor of the first gain, W2, b2 and the root of the second eps, which W1 takes back"
+        )
+        parts.append("the means that norms take off: those of outputs of heads and network")
+    free = {
+        "relu": "a positive factor of each neuron, which W2 takes back",
+        "tanh": "the sign of each neuron",
+    }
+    return (*parts, *(free[name] for name in free if name == block.network.activation))
+
+
+def _found_of(found: int | None, true: int | None) -> str:
+    """A number, and before it the number found if it is another."""
+    return f"{true}" if found in (None, true) else f"{found} of {true}"

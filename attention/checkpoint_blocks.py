@@ -14,7 +14,6 @@ from attention.checkpoints import StoredAttention, read_attention, read_floats
 from attention.conversion import Projections, convert_projections
 from attention.feed_forward import Activation, FeedForward
 from attention.foreign import guarded, wrong
-from attention.layer import AttentionLayer
 from attention.norm import Norm
 from attention.validation import NonNegativeInt, PositiveInt, checked
 
@@ -41,6 +40,11 @@ class StoredBlock:
     def dim(self) -> int:
         """The number d of coordinates of a token."""
         return self.network.dim
+
+    @property
+    def head_dim(self) -> int:
+        """The dimension of a head, which bounds the rank of its Theta and W."""
+        return len(self.projections.query) // self.heads
 
     def __call__(self, x: Float[np.ndarray, "*batch k d"]) -> Float[np.ndarray, "*batch k d"]:
         """The outputs on the token matrices `x`."""
@@ -70,16 +74,12 @@ class StoredBlock:
         return mixed.swapaxes(-2, -3).reshape(*x.shape[:-1], -1) @ maps.output.T + maps.output_bias
 
     @cached_property
-    def layer(self) -> AttentionLayer:
-        """The attention, with heads as Theta_i and W_i."""
-        return convert_projections(
+    def block(self) -> Block:
+        """The block that computes the same, with heads as Theta_i and W_i."""
+        layer = convert_projections(
             self.projections, heads=self.heads, scale=self.scale, causal=self.causal
         ).layer
-
-    @cached_property
-    def block(self) -> Block | None:
-        """The block of the layer; None for norms behind the sums, which a `Block` does not have."""
-        return Block(self.layer, self.network, norms=self.norms) if self.norm_first else None
+        return Block(layer, self.network, norms=self.norms, norm_first=self.norm_first)
 
 
 @checked
@@ -118,38 +118,33 @@ def read_checkpoint_block(
     scope = "self_attn." if alone else stored.naming.scope
     arrays = _read_arrays(stored, stem, scope, names)
     settings, notes = _settings(stored, names)
-    shape = f"the tensors of {stem!r:.200} make no block"
-    norms = tuple(
-        guarded(
-            stored.path, shape, lambda at=at: Norm(arrays[at + "weight"], arrays[at + "bias"], settings.eps)
-        )
-        for at in names.norms
-    )
-    first, second = names.linear
-    network = guarded(
-        stored.path,
-        shape,
-        lambda: FeedForward(
-            arrays[first + "weight"].T,
-            arrays[first + "bias"],
-            arrays[second + "weight"].T,
-            arrays[second + "bias"],
+
+    def built() -> StoredBlock:
+        first, second = names.linear
+        network = FeedForward(
+            arrays[f"{first}weight"].T,
+            arrays[f"{first}bias"],
+            arrays[f"{second}weight"].T,
+            arrays[f"{second}bias"],
             settings.activation,
-        ),
-    )
-    block = StoredBlock(
-        stored.projections,
-        stored.heads,
-        stored.scale,
-        stored.causal,
-        (norms[0], norms[1]),
-        network,
-        settings.norm_first,
-        (*stored.notes, *notes),
-    )
-    if {norm.dim for norm in block.norms} | {network.dim} != {stored.projections.query.shape[1]}:
-        raise wrong(stored.path, f"{shape}: its parts have tokens of different dimensions")
-    return block
+        )
+        before, behind = (
+            Norm(arrays[f"{at}weight"], arrays[f"{at}bias"], settings.eps) for at in names.norms
+        )
+        if {before.dim, behind.dim, network.dim} != {stored.projections.query.shape[1]}:
+            raise ValueError("its parts have tokens of different dimensions")
+        return StoredBlock(
+            stored.projections,
+            stored.heads,
+            stored.scale,
+            stored.causal,
+            (before, behind),
+            network,
+            settings.norm_first,
+            (*stored.notes, *notes),
+        )
+
+    return guarded(stored.path, f"the tensors of {stem!r:.200} make no block", built)
 
 
 @dataclass(frozen=True)
