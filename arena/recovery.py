@@ -93,17 +93,21 @@ class Recovery(Record):
     layers: tuple[LayerRecovery, ...]  #: by number
     missing: int = 0  #: how many layers an interruption left out
 
+    @property
+    def blocks(self) -> bool:
+        """Whether whole blocks were learned, not attention layers alone."""
+        return self.settings.get("blocks", False) is True
+
     def table(self) -> list[tuple[str, ...]]:
         """The header and a row for each layer, as text."""
-        blocks = self.settings.get("blocks", False)
-        names = tuple(_BLOCK_ERRORS if blocks else _ERRORS)
-        known = ("Heads", "Neurons") if blocks else ("Heads", "Rank", "Conditions")
+        names = tuple(_BLOCK_ERRORS if self.blocks else _ERRORS)
+        known = ("Heads", "Neurons") if self.blocks else ("Heads", "Rank", "Conditions")
         rows: list[tuple[str, ...]] = [
             ("Layer", *known, "Recovered", *names, self.by.title(), "Time", "Outcome")
         ]
         for layer in self.layers:
             row: tuple[str, ...] = (f"{layer.layer}", _found_of(layer.heads_found, layer.heads))
-            if blocks:
+            if self.blocks:
                 row += (_found_of(layer.neurons_found, layer.neurons),)
             else:
                 violated = f"{len(layer.violated)} violated" if layer.violated else "all hold"
@@ -123,7 +127,7 @@ class Recovery(Record):
     @property
     def legend(self) -> tuple[str, ...]:
         """What the columns mean, and the layers that were not measured."""
-        neurons = " neurons: of the worst one's W1, W2, b1." if self.settings.get("blocks") else ""
+        neurons = " neurons: of the worst one's W1, W2, b1." if self.blocks else ""
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
             + neurons,
@@ -144,9 +148,7 @@ class Recovery(Record):
     @property
     def title(self) -> str:
         """What was learned, and from what."""
-        return (
-            f"{'Blocks' if self.settings.get('blocks') else 'Layers'} of {self.name}, learned from {self.by}"
-        )
+        return f"{'Blocks' if self.blocks else 'Layers'} of {self.name}, learned from {self.by}"
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: the settings, and a record for each layer."""

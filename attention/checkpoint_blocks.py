@@ -209,7 +209,7 @@ def _read_arrays(stored: StoredAttention, stem: str, scope: str, names: _Names) 
         weight = name.endswith("weight")
         if name not in own:
             if weight:
-                raise wrong(shown, f"the tensor {stem + name!r:.200} is missing")
+                raise wrong(shown, f"the layer is no whole block: the tensor {stem + name!r:.200} is missing")
             arrays[name] = np.zeros(len(arrays[f"{start}weight"]))
             continue
         axes = 2 if weight and start in names.linear else 1
