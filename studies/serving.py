@@ -13,7 +13,7 @@ import numpy as np
 from attention import AttentionLayer, Block, GaussianInputs, GroundTruth, Norm, ValueOracle, make_nice_block
 from runs import Scale
 from studies.line_figure import Panel, line_figure
-from studies.rows import chosen, curve, grouped, median, table, values
+from studies.rows import chosen, curve, grouped, median, table
 from studies.study import Parameters, Row, Table
 from upper import BlockByQueries, ByQueries
 
@@ -121,15 +121,13 @@ def numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for (target, answers), own in grouped(rows, "target", "answers").items():
         name = f"{target}_{answers}".replace("-", "_").replace(" ", "_")
-        read = [row for row in own if _read(row)]
-        if answers in (_ANEW, _REPEATED):
-            named[f"{name}_most"] = f"{max((row['level'] for row in read), default=0):.0e}"
-            named[f"{name}_least_queries"] = f"{min(values(own, 'queries')):,}"
-            ratios = [row["function"] / row["level"] for row in read]
-            named[f"{name}_ratio"] = f"{np.median(ratios):.1g}" if ratios else "-"
-        else:
-            named[f"{name}_errors"] = _errors(own)
-            named[f"{name}_queries"] = f"{median(own, 'queries'):,.0f}"
+        named[f"{name}_errors"] = _errors(own)
+        named[f"{name}_queries"] = f"{median(own, 'queries') or 0:,.0f}"
+    at = chosen(rows, target="block", answers=_REPEATED, level=1e-10)
+    named["block_at_1e_10"] = _errors(at)
+    for level in _NOISE[-2:]:
+        own = chosen(rows, target="layer", answers=_ANEW, level=level)
+        named[f"averaged_{level:.0e}".replace("-", "_")] = f"{median(own, 'queries') or 0:,.0f}"
     return named
 
 
