@@ -36,7 +36,7 @@ _ERRORS = {
     "c": "key_bias_error",
     "b": "bias_error",
 }
-_BLOCK_ERRORS = _ERRORS | {"neurons": "network_error"}
+_BLOCK_ERRORS = _ERRORS | {"neurons": "network_error", "norms": "norm_error"}
 _SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks", "neurons")
 _READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
@@ -70,7 +70,8 @@ class LayerRecovery(Record):
     neurons: int | None = None  #: of a block
     neurons_found: int | None = None
     #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b", and of the
-    #: worst of a block's "neurons"; None where as many heads were not found, of c and b also where there are no biases
+    #: worst of a block's "neurons" and "norms"; None where as many heads were not found, of c and b also where there are
+    #: no biases, and of norms that stand first, which are part of the matrices behind them
     errors: dict[str, float | None] = field(default_factory=dict)
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
@@ -127,7 +128,7 @@ class Recovery(Record):
     @property
     def legend(self) -> tuple[str, ...]:
         """What the columns mean, and the layers that were not measured."""
-        neurons = " neurons: of the worst one's W1, W2, b1." if self.blocks else ""
+        neurons = " neurons: of the worst one's W1, W2, b1. norms: gain and offset." if self.blocks else ""
         return (
             "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
             + neurons,

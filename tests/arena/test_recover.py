@@ -147,7 +147,7 @@ def test_a_block_of_gpt2_comes_back_whole_and_a_resumed_command_computes_nothing
     assert told == json.loads((out / "recovered.json").read_text())
     (block,) = told["layers"]
     assert block["recovered"] == ["F", "Theta", "W", "c", "b", "neurons"]
-    assert max(block["errors"].values()) < 1e-7
+    assert max(error for error in block["errors"].values() if error is not None) < 1e-7
     assert (block["heads_found"], block["neurons_found"], block["neurons"]) == (2, 16, 16)
     page = (out / "index.html").read_text()
     assert "Blocks of model" in page
