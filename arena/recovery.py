@@ -70,8 +70,8 @@ class LayerRecovery(Record):
     neurons: int | None = None  #: of a block
     neurons_found: int | None = None
     #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b", and of the
-    #: worst of a block's "neurons" and "norms"; None where as many heads were not found, of c and b also where there are
-    #: no biases, and of norms that stand first, which are part of the matrices behind them
+    #: worst of a block's "neurons" and "norms"; None where as many heads were not found, of c and b also where there
+    #: are no biases, and of norms that stand first, which are part of the matrices behind them
     errors: dict[str, float | None] = field(default_factory=dict)
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None

@@ -180,8 +180,8 @@ class GroundTruth:
 
         ``theta_error`` and ``w_error`` are errors of the worst head, with heads matched by the Hungarian algorithm.
         They are given only if both layers have the same shape; ``key_bias_error`` and ``bias_error`` only if one of
-        them has biases. Of blocks they are those of the attention, ``network_error`` is that of the worst neuron, and ``norm_error``
-        that of the worst gain and offset behind the sums.
+        them has biases. Of blocks they are those of the attention, ``network_error`` is that of the worst neuron, and
+        ``norm_error`` that of the worst gain and offset behind the sums.
         """
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
