@@ -1,6 +1,6 @@
 """Two blocks in one box, on one token: a network behind a network, whose planes bend where those of the first do not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,10 +23,8 @@ _UNCERTAIN, _CERTAIN = 1e-6, 1e-11
 # The least singular value of a neuron's equations, and the next one, in units of the largest. Of 1,200 neurons that were
 # determined, the first is at most 1e-7; where the neuron is met on one side of a plane only, the second is 1e-15.
 _ZERO, _NOT_ZERO = 1e-5, 1e-5
-# With so many more neurons than d solved, the first network is fitted; they agree with it to rounding or by accident.
-_SPARE, _AGREE = 2, 1e-4
-# Tokens of the fit for every unknown, tokens that test it, and the error at which it is right.
-_TOKENS, _TESTS, _RIGHT = 2, 32, 1e-6
+# Fresh tokens, and the error at which the map is right.
+_TESTS, _RIGHT = 32, 1e-6
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,12 @@ class StackMap:
 class _Kinks:
     """Kinks on paths: where the slope jumps, in which direction, and the normal of the plane or bent plane there."""
 
-    path: Int[np.ndarray, " n"]
     x: Float[np.ndarray, "n d"]
     normal: Float[np.ndarray, "n d"]  #: of unit length
     jump: Float[np.ndarray, "n d"]
     uncertain: Float[np.ndarray, " n"]  #: of the normal
+    tokens: Float[np.ndarray, "t d"]  #: asked between the kinks
+    answers: Float[np.ndarray, "t d"]
 
     @property
     def certain(self) -> Bool[np.ndarray, " n"]:
@@ -72,9 +71,9 @@ def read_stack_map(ask: Ask, dim: int, rng: np.random.Generator) -> StackMap | N
     About 150 queries a neuron at h = 2 d.
     """
     radius, parts = _FAR, []
-    x, y = np.zeros((2, 0, dim))
-    for number in range(_PATHS):
-        part = _kinks(ask, number, radius, dim, rng)
+    x = y = np.zeros((0, dim))
+    for _ in range(_PATHS):
+        part = _kinks(ask, radius, dim, rng)
         if part is None:
             continue
         parts.append(part)
@@ -84,26 +83,23 @@ def read_stack_map(ask: Ask, dim: int, rng: np.random.Generator) -> StackMap | N
             if not len(a):
                 return None
             radius = _NEAR * np.sqrt(dim) * float(np.abs(a).max())
+            x = rng.standard_normal((_TESTS, dim))
+            x *= radius * rng.random((_TESTS, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
+            y = ask(x)
         if len(parts) < _LEAST_PATHS or not len(a):
             continue
         groups = _second_groups(kinks, of_first)
         first = _first_map(kinks, groups, u, a)
         if first is None:
             continue
-        planes = _second_planes(kinks, groups, first)
-        more = _TESTS + _TOKENS * (len(planes) + dim + 1) - len(x)
-        if more > 0:
-            new = rng.standard_normal((more, dim))
-            new *= radius * rng.random((more, 1)) / np.linalg.norm(new, axis=1, keepdims=True)
-            x, y = np.concatenate([x, new]), np.concatenate([y, ask(new)])
-        stack = StackMap(first, _second_map(first, planes, x[_TESTS:], y[_TESTS:]))
-        test = y[:_TESTS]
-        if np.linalg.norm(stack(x[:_TESTS]) - test) < _RIGHT * np.linalg.norm(test):
+        near = _joined(parts[_FAR_PATHS:])
+        stack = StackMap(first, _second_map(first, _second_planes(kinks, groups, first), near.tokens, near.answers))
+        if np.linalg.norm(stack(x) - y) < _RIGHT * np.linalg.norm(y):
             return stack
     return None
 
 
-def _kinks(ask: Ask, number: int, radius: float, dim: int, rng: np.random.Generator) -> _Kinks | None:
+def _kinks(ask: Ask, radius: float, dim: int, rng: np.random.Generator) -> _Kinks | None:
     """The kinks of one half circle; None where some are too near to one another."""
     regions = find_regions(ask, half_circle(radius, dim, rng), rng, least=_NEAREST * radius)
     if regions is None or not len(regions.left):
@@ -114,20 +110,22 @@ def _kinks(ask: Ask, number: int, radius: float, dim: int, rng: np.random.Genera
     if regions is None or read is None:
         return None
     normal, uncertain = read
-    # a bent plane that is met twice has parallel jumps, which one Jacobian does not tell apart
+    # a bent plane that is met twice has parallel jumps, which Jacobians do not tell apart: such normals have no unit
+    # component along the path
     _, times = _alike(regions.jumps)
+    along = np.sum(normal * regions.path.directions[regions.segment[regions.left]], axis=1)
     return _Kinks(
-        np.full(len(margin), number),
         regions.path.at(regions.segment[regions.left], regions.kinks),
         normal / np.linalg.norm(normal, axis=1, keepdims=True),
         regions.jumps,
-        np.where(times > 1, np.inf, uncertain),
+        np.where(times > 1, np.inf, np.maximum(uncertain, np.abs(along - 1))),
+        regions.path.at(np.repeat(regions.segment, 2), regions.place.ravel()),
+        regions.answers.reshape(-1, dim),
     )
 
 
 def _joined(parts: list[_Kinks]) -> _Kinks:
-    names = ("path", "x", "normal", "jump", "uncertain")
-    return _Kinks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return _Kinks(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Kinks)))
 
 
 def _alike(vectors: Float[np.ndarray, "n d"]) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
@@ -209,13 +207,11 @@ def _first_map(
         vector = _null_vector(kinks, members, features, slopes)
         if vector is not None:
             solved.append(vector)
-    if len(solved) < d + _SPARE:
+    if len(solved) < d:
         return None
     rows = np.array(solved)
     outputs, products = rows[:, :d], rows[:, d : d + h]
     v = np.linalg.lstsq(outputs, products, rcond=None)[0].T
-    if np.linalg.norm(products - outputs @ v.T) > _AGREE * np.linalg.norm(products):
-        return None
     return TokenMap("relu", u, a, 2 * v, np.eye(d) - u.T @ v, -a @ v)  # |t| = 2 relu(t) - t
 
 
