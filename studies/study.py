@@ -33,6 +33,7 @@ STUDIES = (
     "queries-by-dimension",
     "query-noise",
     "block-queries",
+    "two-blocks",
     "low-degree",
     "linear-learning",
     "linear-tasks",

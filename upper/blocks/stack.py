@@ -14,6 +14,9 @@ from upper.blocks.token_map import TokenMap
 # in units of sqrt(d) times the distance of its farthest plane: at half of that, some planes are met on no half circle.
 _FAR_PATHS, _FAR, _NEAR = 2, 1e4, 2.0
 _PATHS, _LEAST_PATHS = 32, 4
+# Every other later one is shorter, down to this share: some bent planes are met near the origin alone. Planes of the
+# first network are met by at least this share of all.
+_SHORTEST, _MOST = 0.1, 0.4
 # Kinks nearer than this share of the radius are not told apart.
 _NEAREST = 1e-10
 # Two directions with a smaller sine are one: those of one neuron differ by 1e-5 at most where a region is short.
@@ -24,7 +27,7 @@ _UNCERTAIN, _CERTAIN = 1e-6, 1e-11
 # determined, the first is at most 1e-7; where the neuron is met on one side of a plane only, the second is 1e-15.
 _ZERO, _NOT_ZERO = 1e-5, 1e-5
 # Fresh tokens, and the error at which the map is right.
-_TESTS, _RIGHT = 32, 1e-6
+_TESTS, _RIGHT = 64, 1e-6
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ def read_stack_map(ask: Ask, dim: int, rng: np.random.Generator) -> StackMap | N
     radius, parts = _FAR, []
     x = y = np.zeros((0, dim))
     for _ in range(_PATHS):
-        part = _kinks(ask, radius, dim, rng)
+        shorter = rng.uniform(_SHORTEST, 1) if len(parts) > _FAR_PATHS and len(parts) % 2 else 1.0
+        part = _kinks(ask, shorter * radius, dim, rng)
         if part is None:
             continue
         parts.append(part)
@@ -84,7 +88,7 @@ def read_stack_map(ask: Ask, dim: int, rng: np.random.Generator) -> StackMap | N
                 return None
             radius = _NEAR * np.sqrt(dim) * float(np.abs(a).max())
             x = rng.standard_normal((_TESTS, dim))
-            x *= radius * rng.random((_TESTS, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
+            x *= radius * rng.random((_TESTS, 1)) ** 2 / np.linalg.norm(x, axis=1, keepdims=True)
             y = ask(x)
         if len(parts) < _LEAST_PATHS or not len(a):
             continue
@@ -148,7 +152,7 @@ def _first_planes(
     label, times = _alike(kinks.normal[certain])
     _, outputs = _alike(kinks.jump)
     # a second neuron that two paths meet in one region of the first has one normal too, but its output is met more often
-    often = (times > paths / 2) & (times >= outputs[certain])
+    often = (times > paths * _MOST) & (times >= outputs[certain])
     u, a = [], []
     for name in np.unique(label[often]):
         members = certain[often & (label == name)]
@@ -231,7 +235,8 @@ def _second_map(
     """g2 with these planes, by least squares on answers."""
     u, a, z = planes[:, :-1], planes[:, -1], first(x)
     design = np.concatenate([np.maximum(z @ u.T + a, 0), z, np.ones((len(z), 1))], axis=1)
-    size = np.maximum(np.linalg.norm(design, axis=0), np.finfo(float).tiny)
+    size = np.linalg.norm(design, axis=0)
+    size[size == 0] = 1.0
     solved = np.linalg.lstsq(design / size, y, rcond=1e-13)[0] / size[:, None]
     h, d = u.shape
     return TokenMap("relu", u, a, solved[:h], solved[h : h + d], solved[-1])

@@ -10,6 +10,7 @@ from scipy.special import expit
 from attention import AttentionLayer, ValueOracle
 from upper.blocks.one_token import one_token
 from upper.blocks.stack import StackMap, read_stack_map
+from upper.blocks.token_map import TokenMap
 
 # Tokens of this length and differences of its inverse: attentions are then added up to 1e-8, and answers in float64 show
 # them to 1e-8. With 1e3 and 1e5 that is 1e-6.
@@ -87,16 +88,17 @@ def read_stack(oracle: ValueOracle, heads: int, rng: np.random.Generator) -> Sta
 
 
 def _places(map_: StackMap, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
-    """Long tokens, those far from the planes of both networks first; as many as are needed."""
+    """Long tokens, those far from the planes of both networks and with well-conditioned Jacobians first."""
     d = map_.first.u.shape[1]
     x = rng.standard_normal((_CANDIDATES, d))
     x *= _LENGTH / np.linalg.norm(x, axis=1, keepdims=True)
 
-    def margin(g: object, z: np.ndarray) -> np.ndarray:
+    def margin(g: TokenMap, z: np.ndarray) -> np.ndarray:
         distance = np.abs(z @ g.u.T + g.a) / np.linalg.norm(g.u, axis=1)
         return distance.min(axis=1) / np.linalg.norm(z, axis=1)
 
     far = np.minimum(margin(map_.first, x), margin(map_.second, map_.first(x)))
+    far /= np.linalg.cond(map_.first.jacobian(x)) * np.linalg.cond(map_.second.jacobian(map_.first(x)))
     return x[np.argsort(-far)[: _PLACES + d + 1 + _MORE]]
 
 
@@ -225,8 +227,10 @@ def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> St
         for _ in range(_STEPS):
             step = np.linalg.solve(normal + damping * np.diag(diagonal), right)
             new = _stepped(stack, step)
-            new_rest = wanted - new.behind(x)
-            if np.linalg.norm(new_rest) < np.linalg.norm(rest):
+            with np.errstate(all="ignore"):  # a step may be so long that logits overflow
+                new_rest = wanted - new.behind(x)
+                smaller = np.linalg.norm(new_rest) < np.linalg.norm(rest)
+            if smaller:
                 break
             damping *= _UP
         else:
