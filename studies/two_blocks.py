@@ -33,12 +33,11 @@ def cells(scale: Scale) -> list[Parameters]:
     ]
 
 
-def measure(
-    *, rng: np.random.Generator, part: str, dim: int, width: int, draw: int
-) -> Mapping[str, Any]:
+def measure(*, rng: np.random.Generator, part: str, dim: int, width: int, draw: int) -> Mapping[str, Any]:
     for_target, for_queries, for_tests = rng.spawn(3)
     first, second = (
-        make_nice_block(heads=_HEADS, dim=dim, width=width, activation="relu", rng=for_target) for _ in range(2)
+        make_nice_block(heads=_HEADS, dim=dim, width=width, activation="relu", rng=for_target)
+        for _ in range(2)
     )
     oracle = ValueOracle.from_callable(lambda x: second(first(x)), _TOKENS, dim)
     x = for_tests.standard_normal((_FRESH, _TOKENS, dim))

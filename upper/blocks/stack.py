@@ -73,7 +73,7 @@ def read_stack_map(ask: Ask, dim: int, rng: np.random.Generator) -> StackMap | N
 
     About 150 queries a neuron at h = 2 d.
     """
-    radius, parts = _FAR, []
+    radius, parts = _FAR, list[_Kinks]()
     x = y = np.zeros((0, dim))
     for _ in range(_PATHS):
         shorter = rng.uniform(_SHORTEST, 1) if len(parts) > _FAR_PATHS and len(parts) % 2 else 1.0
@@ -97,7 +97,9 @@ def read_stack_map(ask: Ask, dim: int, rng: np.random.Generator) -> StackMap | N
         if first is None:
             continue
         near = _joined(parts[_FAR_PATHS:])
-        stack = StackMap(first, _second_map(first, _second_planes(kinks, groups, first), near.tokens, near.answers))
+        stack = StackMap(
+            first, _second_map(first, _second_planes(kinks, groups, first), near.tokens, near.answers)
+        )
         if np.linalg.norm(stack(x) - y) < _RIGHT * np.linalg.norm(y):
             return stack
     return None
@@ -129,7 +131,9 @@ def _kinks(ask: Ask, radius: float, dim: int, rng: np.random.Generator) -> _Kink
 
 
 def _joined(parts: list[_Kinks]) -> _Kinks:
-    return _Kinks(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Kinks)))
+    return _Kinks(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Kinks))
+    )
 
 
 def _alike(vectors: Float[np.ndarray, "n d"]) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
@@ -219,18 +223,20 @@ def _first_map(
     return TokenMap("relu", u, a, 2 * v, np.eye(d) - u.T @ v, -a @ v)  # |t| = 2 relu(t) - t
 
 
-def _second_planes(
-    kinks: _Kinks, groups: list[np.ndarray], first: TokenMap
-) -> Float[np.ndarray, "h q"]:
+def _second_planes(kinks: _Kinks, groups: list[np.ndarray], first: TokenMap) -> Float[np.ndarray, "h q"]:
     """The planes of the second network in the outputs of the first: rows (u, a)."""
     vectors = [
-        _null_vector(kinks, members, first(kinks.x[members]), first.jacobian(kinks.x[members])) for members in groups
+        _null_vector(kinks, members, first(kinks.x[members]), first.jacobian(kinks.x[members]))
+        for members in groups
     ]
     return np.array([vector for vector in vectors if vector is not None])
 
 
 def _second_map(
-    first: TokenMap, planes: Float[np.ndarray, "h q"], x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"]
+    first: TokenMap,
+    planes: Float[np.ndarray, "h q"],
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, "n d"],
 ) -> TokenMap:
     """g2 with these planes, by least squares on answers."""
     u, a, z = planes[:, :-1], planes[:, -1], first(x)

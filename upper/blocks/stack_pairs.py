@@ -249,7 +249,9 @@ def _stepped(stack: Stack, step: Float[np.ndarray, " p"]) -> Stack:
         theta, bias, w = np.split(part, [m * d * d, m * d * (d + 1)])
         layers.append(
             AttentionLayer(
-                layer.theta + theta.reshape(m, d, d), layer.w + w.reshape(m, d, d), layer.key_bias + bias.reshape(m, d)
+                layer.theta + theta.reshape(m, d, d),
+                layer.w + w.reshape(m, d, d),
+                layer.key_bias + bias.reshape(m, d),
             )
         )
     return Stack((layers[0], layers[1]), stack.map)

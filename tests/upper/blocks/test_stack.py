@@ -22,7 +22,9 @@ def blocks():
 @pytest.fixture(scope="module")
 def fitted(blocks):
     first, second = blocks
-    return read_stack(ValueOracle.from_callable(lambda x: second(first(x)), 2, 8), 2, np.random.default_rng(1001))
+    return read_stack(
+        ValueOracle.from_callable(lambda x: second(first(x)), 2, 8), 2, np.random.default_rng(1001)
+    )
 
 
 def test_one_token_of_two_blocks_is_read_up_to_an_affine_map_between_them():
