@@ -10,10 +10,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from arena.content import identity
 from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import Record
-from arena.target import Target
+from arena.target import Target, identity
 from arena.targets import InputsName, checkpoint_target, inputs_named
 from arena.views.page import data_link, template
 from attention import Fit, ValueOracle, read_checkpoint_layer
