@@ -1,4 +1,4 @@
-"""Both attentions of two blocks in one box: to short differences at long tokens they answer like one, with all heads."""
+"""Both attentions of two blocks in one box: short differences at long tokens see one attention with all heads."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from upper.blocks.one_token import one_token
 from upper.blocks.stack import StackMap, read_stack_map
 from upper.blocks.token_map import TokenMap
 
-# Tokens of this length and differences of its inverse: attentions are then added up to 1e-8, and answers in float64 show
-# them to 1e-8. With 1e3 and 1e5 that is 1e-6.
+# Tokens of this length and differences of its inverse: attentions are then added up to 1e-8, and answers in float64
+# show them to 1e-8. With 1e3 and 1e5 that is 1e-6.
 _LENGTH = 1e4
 # The Jacobians of two places differ by so much: where they are equal, heads of the first block are not told apart.
 _DIFFERENT = 0.2
@@ -21,7 +21,8 @@ _DIFFERENT = 0.2
 _LOGITS = 6.0
 # Equations for every unknown: of the fit in one place, of the logits in another, and of the last fit.
 _EQUATIONS, _LOGIT_PAIRS, _LAST = 2.5, 2, 2.0
-# Random starts in one place, evaluations of each, places tried, and the error of a fit: 2e-8 where it is right, 3e-3 and more where not.
+# Random starts in one place, evaluations of each, and places tried. A fit ends at 2e-8 where it is right, and at 3e-3
+# or more where it is not.
 _STARTS, _EVALUATIONS, _PLACES, _FITTED = 16, 50, 24, 1e-5
 # Places that are candidates, of which those far from all planes are taken, and places beyond d + 1 for the logits.
 _CANDIDATES, _MORE = 400, 6
@@ -33,8 +34,8 @@ _STEPS, _DAMPING, _UP, _DOWN, _ENOUGH = 15, 1e-7, 10.0, 1e-2, 0.9
 class Stack:
     """Two blocks as one function of tokens, g2(a2(g1(a1(X)))), where a1 and a2 leave equal tokens as they are.
 
-    a(X) = X + F(X) - X sum_i W_i for an attention layer F: with A = I + sum_i V_i this is (X + F'(X)) A^-1 of a layer F'
-    with a residual, whose outputs V_i are W_i A. The maps of one token take A.
+    a(X) = X + F(X) - X sum_i W_i for an attention layer F: with A = I + sum_i V_i this is (X + F'(X)) A^-1 of a layer
+    F' with a residual, whose outputs V_i are W_i A. The maps of one token take A.
     """
 
     layers: tuple[AttentionLayer, AttentionLayer]
@@ -54,16 +55,16 @@ def _mixed(layer: AttentionLayer, x: Float[np.ndarray, "*n k d"]) -> Float[np.nd
 
 
 def read_stack(oracle: ValueOracle, heads: int, rng: np.random.Generator) -> Stack | StackMap | None:
-    """Read two blocks of `heads` heads each from outputs on two tokens; the map of one token alone if pairs do not help.
+    """Read two blocks of `heads` heads each from outputs on two tokens; the map of one token if pairs do not help.
 
     Derived here. With g = g2(g1(x)) read (`read_stack_map`), let y = g1(x), J its Jacobian at x, and P = A^-1 that of
     the first attention. Far from all planes, x beside x + delta is answered by g2(y + r) with
 
-        r = sum_i sigma(x Theta_i delta) delta W_i J + sum_k sigma(y Theta'_k eta) eta W'_k + O(|delta|^3), eta = delta P J,
+        r = sum_i sigma(x Theta_i delta) delta W_i J + sum_k sigma(y Theta'_k eta) eta W'_k + O(|delta|^3),
 
-    as one attention layer with the heads of both. In one place x these are 2 m logits linear in delta: a fit of 2 m d
-    unknowns, the outputs eliminated. In another place J is another. Heads whose output times J^-1 is the same are of the
-    first block: P is known, and with it all outputs. Then d differences in a place show all logits there, and d + 1
+    eta = delta P J, as one attention layer with the heads of both. In one place x these are 2 m logits linear in delta:
+    a fit of 2 m d unknowns, the outputs eliminated. In another place J is another. Heads whose output times J^-1 is the same are of
+    the first block: P is known, and with it all outputs. Then d differences in a place show all logits there, and d + 1
     places all Theta_i and key biases. Last, Gauss-Newton on short tokens.
     """
     map_ = read_stack_map(one_token(oracle), oracle.dim, rng)
@@ -105,7 +106,7 @@ def _places(map_: StackMap, rng: np.random.Generator) -> Float[np.ndarray, "n d"
 def _moved(
     oracle: ValueOracle, map_: StackMap, x: Float[np.ndarray, " d"], delta: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d"]:
-    """r for the pairs x, x + delta / length, times the length: answers less that to equal tokens, back through g2."""
+    """The length times r, for pairs x and x + delta / length: answers less that to equal tokens, back through g2."""
     pairs = np.stack([np.broadcast_to(x, delta.shape), x + delta / _LENGTH], axis=1)
     answers = oracle.ask(np.concatenate([np.stack([x, x])[None], pairs]))[:, 0]
     slope = map_.second.jacobian(map_.first(x[None]))[0]
@@ -117,8 +118,8 @@ def _outputs_at(
 ) -> Float[np.ndarray, "m d d"] | None:
     """The outputs of all heads in one place; None if no start ends at a fit.
 
-    sigma(t) = (1 + tanh(t/2)) / 2: the even part of r is sum_i tanh(t_i . delta / 2) delta W_i, in which a head may have
-    both signs. The odd part is delta sum_i W_i, and tells the signs.
+    sigma(t) = (1 + tanh(t/2)) / 2: the even part of r is sum_i tanh(t_i . delta / 2) delta W_i, in which a head may
+    have both signs. The odd part is delta sum_i W_i, and tells the signs.
     """
     d = len(x)
     delta = _LOGITS / np.sqrt(d) * rng.standard_normal((int(_EQUATIONS * heads * d), d))
@@ -272,7 +273,7 @@ def _derivative(stack: Stack, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray
 def _layer_derivative(
     layer: AttentionLayer, x: Float[np.ndarray, "n 2 d"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """d a(X)_b by the parameters, [n, k, b, p], and by the own and the other token, [n, k, token, b]."""
+    """Derivatives of a(X)_b by the parameters, [n, k, b, p], and by the own and the other token, [n, k, token, b]."""
     n, k, d = x.shape
     theta, w, bias = layer.theta, layer.w, layer.key_bias
     delta = x[:, ::-1] - x
