@@ -35,6 +35,7 @@ STUDIES = (
     "query-noise",
     "block-queries",
     "two-blocks",
+    "serving",
     "low-degree",
     "linear-learning",
     "linear-tasks",

@@ -272,9 +272,23 @@ def file(nice, tmp_path):
 
 @pytest.fixture(scope="session")
 def checkpoint():
-    """Write a small model of random weights and biases, named as BERT's or as GPT-2's, into a new folder."""
+    """Write a small model of random weights and biases, named as BERT's or as GPT-2's, into a new folder.
 
-    def write(folder, model="bert", *, heads=2, dim=16, layers=2, dtype=np.float32, seed=0, name="attention"):
+    With a width, its layers are whole blocks.
+    """
+
+    def write(
+        folder,
+        model="bert",
+        *,
+        heads=2,
+        dim=16,
+        layers=2,
+        width=0,
+        dtype=np.float32,
+        seed=0,
+        name="attention",
+    ):
         folder.mkdir(exist_ok=True, parents=True)
         rng, tensors = np.random.default_rng(seed), {}
         stem, word = {
@@ -289,6 +303,24 @@ def checkpoint():
                 path = f"{stem}.{number}.{module}"
                 tensors[f"{path}.weight"] = rng.normal(size=(dim, parts * dim), scale=dim**-0.5).astype(dtype)
                 tensors[f"{path}.bias"] = rng.normal(size=parts * dim, scale=0.2).astype(dtype)
+            first, second, *norms = {
+                "bert": (
+                    "intermediate.dense",
+                    "output.dense",
+                    f"{name}.output.LayerNorm",
+                    "output.LayerNorm",
+                ),
+                "gpt2": ("mlp.c_fc", "mlp.c_proj", "ln_1", "ln_2"),
+            }[model]
+            for module, rows, columns in ((first, dim, width), (second, width, dim)) if width else ():
+                shape = (columns, rows) if model == "bert" else (rows, columns)
+                weight = rng.normal(size=shape, scale=(dim if module == first else 4 * width) ** -0.5)
+                tensors[f"{stem}.{number}.{module}.weight"] = weight.astype(dtype)
+                bias = rng.normal(size=columns, scale=0.5)
+                tensors[f"{stem}.{number}.{module}.bias"] = bias.astype(dtype)
+            for module in norms if width else ():
+                tensors[f"{stem}.{number}.{module}.weight"] = rng.normal(1, 0.2, size=dim).astype(dtype)
+                tensors[f"{stem}.{number}.{module}.bias"] = rng.normal(size=dim, scale=0.1).astype(dtype)
         safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "config.json").write_text(json.dumps({"model_type": model, word: heads}))
         return folder

@@ -64,8 +64,8 @@ def read_stack(oracle: ValueOracle, heads: int, rng: np.random.Generator) -> Sta
 
     eta = delta P J, as one attention layer with the heads of both. In one place x these are 2 m logits linear in delta:
     a fit of 2 m d unknowns, the outputs eliminated. In another place J is another. Heads whose output times J^-1 is the
-    same are of the first block: P is known, and with it all outputs. Then d differences in a place show all logits there, and d + 1
-    places all Theta_i and key biases. Last, Gauss-Newton on short tokens.
+    same are of the first block: P is known, and with it all outputs. Then d differences in a place show all logits
+    there, and d + 1 places all Theta_i and key biases. Last, Gauss-Newton on short tokens.
     """
     map_ = read_stack_map(one_token(oracle), oracle.dim, rng)
     if map_ is None:
