@@ -34,6 +34,7 @@ STUDIES = (
     "queries-by-dimension",
     "query-noise",
     "block-queries",
+    "two-blocks",
     "serving",
     "low-degree",
     "linear-learning",
