@@ -19,7 +19,9 @@ class _Rules:
     lengths: tuple[float, float] = (8.0, 4.0)
     queries: float = 1.5  #: for every unknown over d
     more: int = 20  #: queries besides
-    beside: float = 0.3  #: the distance from planes of two more queries a neuron
+    #: on each side of a neuron's plane lie so many tokens for each of its unknowns; with 2 alone, errors grow 1e9 times
+    sides: float = 2.0
+    beside: float = 0.6  #: the largest distance from their plane of those that are added
     steps: int = 40
     factorisations: int = 4
     slow: float = 0.5  #: a step that leaves more than this share asks for a new derivative
@@ -60,10 +62,7 @@ def fit_normed(
     tenth. Kaufman's normal matrix is (D^T P D) o (v v^T), as in `fit_offsets`, bordered by b. O(n h^2 d^2 + h^3 d^3)
     for each of the few factorisations. `space` has the orthonormal rows in which n(x) lies.
     """
-    h, d = g.network.u.shape
-    n = int(_RULES.queries * (2 * h + d)) + _RULES.more
-    x = np.concatenate([rng.standard_normal((n, d)), _beside_planes(g, space, rng)])
-    x *= np.resize(_RULES.lengths, (len(x), 1))
+    x = _tokens(g, space, rng)
     answers = ask(x)
     moved = answers - x
     size = float(np.linalg.norm(moved))
@@ -90,17 +89,23 @@ def fit_normed(
     return g, error
 
 
-def _beside_planes(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
-    """Norms at which a neuron is nearly 0, on both sides: a ReLU that is nearly always off or on shows there."""
-    d = space.shape[1]
-    size = np.linalg.norm(g.network.u, axis=1)
-    u = np.tile(g.network.u / size[:, None], (2, 1))
-    beside = np.repeat([_RULES.beside, -_RULES.beside], len(size))
-    along = np.clip(np.tile(-g.network.a / size, 2) + beside, -np.sqrt(d), np.sqrt(d))[:, None]
-    across = rng.standard_normal((len(u), len(space))) @ space
+def _tokens(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    """Random tokens, and more on the rarer side of planes: a ReLU that is nearly always off or on shows there alone."""
+    h, d = g.network.u.shape
+    x = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
+    on = np.sum(g.norm(x) @ g.network.u.T + g.network.a > 0, axis=0)
+    missing = _RULES.sides * (d + 1) - np.minimum(on, len(x) - on)
+    j = np.repeat(np.arange(h), np.maximum(missing, 0).astype(int))
+    size = np.linalg.norm(g.network.u, axis=1)[j]
+    u = g.network.u[j] / size[:, None]
+    side = np.where(on < len(x) / 2, 1.0, -1.0)[j]
+    along = -g.network.a[j] / size + side * _RULES.beside * rng.random(len(j))
+    along = np.clip(along, -np.sqrt(d), np.sqrt(d))[:, None]
+    across = rng.standard_normal((len(j), len(space))) @ space
     across -= np.sum(across * u, axis=1, keepdims=True) * u
     across /= np.linalg.norm(across, axis=1, keepdims=True)
-    return along * u + np.sqrt(d - along**2) * across
+    x = np.concatenate([x, along * u + np.sqrt(d - along**2) * across])
+    return x * rng.choice(_RULES.lengths, (len(x), 1))
 
 
 def _with_linear(
