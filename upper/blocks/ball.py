@@ -1,7 +1,5 @@
 """The attention of a pre-norm block as an oracle: short tokens have norms everywhere in a ball."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from jaxtyping import Float
 
@@ -13,8 +11,6 @@ from upper.blocks.peel import NoPreimage
 _UNIT = 0.1
 # No token is nearer to the sphere: the tokens of the block grow as 1 / sqrt(1 - share^2).
 _REACH = 0.98
-# Random weights with which preimages are looked for
-_DRAWS = 12
 
 
 class Ball(ValueOracle):
@@ -22,48 +18,45 @@ class Ball(ValueOracle):
 
     As n(x) = x / sqrt(|x|^2 / d + eps), each u with |u|^2 < d is the norm of x = u sqrt(eps) / sqrt(1 - |u|^2 / d). So
     tokens have a largest length.
+
+    Where z -> z + N(n(z)) is not injective, an answer has several preimages z. Those of equal tokens are known. From
+    the mean of its tokens a query moves to them in `steps`, and Newton's method starts at the quadratic continuation of
+    Z - X, which is even in the distance to first order: all weights are alike at equal tokens, and their changes cancel.
     """
 
-    def __init__(self, oracle: ValueOracle, g: NormedMap, reach: float) -> None:
-        self._oracle, self._g = oracle, g
+    def __init__(self, oracle: ValueOracle, g: NormedMap, reach: float, steps: int) -> None:
+        self._oracle, self._g, self._steps = oracle, g, steps
         self._prepare(self._peeled, oracle.tokens, oracle.dim, 0.0, None, None)
         self.longest = reach * np.sqrt(oracle.dim) / _UNIT
 
     @property
     def remaining(self) -> int | None:
         """How many queries the block has left."""
-        return self._oracle.remaining
+        return None if self._oracle.remaining is None else self._oracle.remaining // self._steps
 
     def _peeled(self, y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
-        d = y.shape[2]
         u = _UNIT * y
         if self._g.norm.centred:
             u = u - u.mean(axis=2, keepdims=True)
-        share = np.sum(u**2, axis=2, keepdims=True) / d
+        mean = u.mean(axis=1, keepdims=True)
+        attended = np.broadcast_to(mean @ self._g.w + self._g.b, u.shape)  # Z - X
+        last = [attended, attended, attended]
+        for share in np.arange(1, self._steps + 1) / self._steps:
+            x = self._tokens(mean + share * (u - mean))
+            start = x + 3 * (last[2] - last[1]) + last[0]
+            rows = self._oracle.ask(x).reshape(-1, self.dim), start.reshape(-1, self.dim)
+            z = self._g.inverse(*rows).reshape(x.shape)
+            if not np.isfinite(z).all():
+                raise NoPreimage("An answer has no preimage near its token.")
+            last = [*last[1:], z - x]
+        return last[2]
+
+    def _tokens(self, u: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The tokens with these norms."""
+        share = np.mean(u**2, axis=2, keepdims=True)
         if share.max() > _REACH**2:
             raise NoPreimage("A token is longer than norms are: shorter ones are needed.")
-        x = u * np.sqrt(self._g.norm.eps / (1 - share))
-        answers = self._oracle.ask(x).reshape(-1, d)
-        z = np.full_like(answers, np.nan)
-        left = np.arange(len(z))
-        for weights in _first_weights(x.shape[1], self._rng):
-            # Newton's method starts where all heads have these weights
-            start = (x + (weights @ u) @ self._g.w + self._g.b).reshape(-1, d)
-            z[left] = self._g.inverse(answers[left], start[left])
-            left = left[~np.isfinite(z[left]).all(axis=1)]
-            if not len(left):
-                break
-        else:
-            raise NoPreimage("An answer has no preimage near its token.")
-        return z.reshape(x.shape) - x
-
-
-def _first_weights(tokens: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "k k"]]:
-    """Weights with which heads may attend: all to their own token, to all alike, and at random."""
-    yield np.eye(tokens)
-    yield np.full((tokens, tokens), 1 / tokens)
-    for _ in range(_DRAWS):
-        yield rng.dirichlet(np.full(tokens, 1 / tokens), size=tokens)
+        return u * np.sqrt(self._g.norm.eps / (1 - share))
 
 
 def in_units_of_the_norm(layer: AttentionLayer) -> AttentionLayer:

@@ -39,15 +39,18 @@ class NormedMap:
         """The same with another eps."""
         return replace(self, norm=replace(self.norm, eps=eps))
 
-    def amplification(self, reach: float, rng: np.random.Generator, n: int) -> float:
-        """How much an error of an answer grows in z, at the worst of n tokens with norms of random length."""
+    def amplification(self, reach: float, rng: np.random.Generator, n: int) -> tuple[float, bool]:
+        """How much an error of an answer grows in z, at the worst of n tokens with norms of random length; and whether
+        the derivative of z + N(n(z)) has one orientation at all of them, as where it is injective.
+        """
         d = self.norm.dim
         u = rng.standard_normal((n, d))
         if self.norm.centred:
             u -= u.mean(axis=1, keepdims=True)
         u *= reach * rng.random((n, 1)) * np.sqrt(d) / np.linalg.norm(u, axis=1, keepdims=True)
-        inverses = np.linalg.inv(self._slopes(u @ self.w + self.b))
-        return float(np.linalg.norm(inverses, ord=2, axis=(1, 2)).max())
+        slopes = self._slopes(u @ self.w + self.b)
+        least = np.linalg.svd(slopes, compute_uv=False)[:, -1].min()
+        return float(1 / least), bool(np.all(np.linalg.slogdet(slopes)[0] > 0))
 
     def _slopes(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
         """The derivative of z + N(n(z)), rows by z."""
