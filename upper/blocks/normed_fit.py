@@ -8,7 +8,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from attention.feed_forward import activation
 from upper.blocks.kinks import Ask
-from upper.blocks.normed_map import NormedMap
+from upper.blocks.normed_map import NormedMap, find_eps
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,10 @@ class _Rules:
     beside: float = 0.6  #: the largest distance from their plane of those that are added
     steps: int = 40
     factorisations: int = 4
-    slow: float = 0.5  #: a step that leaves more than this share asks for a new derivative
+    #: a step that leaves more than this share asks for a new eps, and where that no longer changes by this share, for a
+    #: new derivative: each eps has the digits of the fit before, so two or three are needed
+    slow: float = 0.5
+    settled: float = 1e-9
     exact: float = 1e-15  #: the error at which the fit ends
     ridge: float = 1e-13  #: of the scaled normal matrix: the scale of ReLU is not determined
 
@@ -56,7 +59,7 @@ class _Derivative:
 def fit_normed(
     ask: Ask, g: NormedMap, space: Float[np.ndarray, "r d"], rng: np.random.Generator
 ) -> tuple[NormedMap, float]:
-    """Fit u, a and b by Gauss-Newton, with v, W and the constant eliminated; the map and its relative error.
+    """Fit u, a, b and eps by Gauss-Newton, with v, W and the constant eliminated; the map and its relative error.
 
     The derivative of z by W is left out of the elimination, which costs a factor of 10 a step where n(z) - n(x) is a
     tenth. Kaufman's normal matrix is (D^T P D) o (v v^T), as in `fit_offsets`, bordered by b. O(n h^2 d^2 + h^3 d^3)
@@ -82,10 +85,17 @@ def fit_normed(
         slow = not new_error < _RULES.slow * error
         if not slow or new_error < error:
             g, error = new, new_error
-        if error < _RULES.exact or (slow and factorised == _RULES.factorisations):
+        if error < _RULES.exact:
             break
         if slow:
-            derivative, rest = None, answers - g(x)
+            eps = find_eps(g, ask, rng)
+            if abs(eps - g.norm.eps) <= _RULES.settled * eps:
+                if factorised == _RULES.factorisations:
+                    break
+                derivative = None
+            g = replace(g, norm=replace(g.norm, eps=eps))
+            nx, rest = g.norm(x) @ space.T, answers - g(x)
+            error = float(np.linalg.norm(rest)) / size
     return g, error
 
 

@@ -1,6 +1,6 @@
 """What a pre-norm block answers to one token: B(x) = z + N(n(z)) with z = x + n(x) W + b."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -35,10 +35,6 @@ class NormedMap:
         """The outputs on tokens."""
         return self.behind(self.attended(x))
 
-    def with_eps(self, eps: float) -> "NormedMap":
-        """The same with another eps."""
-        return replace(self, norm=replace(self.norm, eps=eps))
-
     def amplification(self, reach: float, rng: np.random.Generator, n: int) -> tuple[float, bool]:
         """How much an error of an answer grows in z, at the worst of n tokens with norms of random length; and whether
         the derivative of z + N(n(z)) has one orientation at all of them, as where it is injective.
@@ -67,11 +63,11 @@ class NormedMap:
         return z
 
 
-def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> float:
+def find_eps(g: NormedMap, ask: Ask, rng: np.random.Generator) -> float:
     """The eps of the norm: it decides the length of n(x) for short tokens x, which z shows. 30 queries."""
-    direction = rng.standard_normal(dim)
+    direction = rng.standard_normal(g.norm.dim)
     direction -= direction.mean()
-    direction *= np.sqrt(dim) / np.linalg.norm(direction)
+    direction *= np.sqrt(g.norm.dim) / np.linalg.norm(direction)
     lengths = 10.0 ** -np.arange(1.0, 16.0, 0.5)
     x = lengths[:, None] * direction
     moved = g.inverse(ask(x), g.attended(x)) - x - g.b
