@@ -33,7 +33,7 @@ class _Rules:
     accuracy: float = 1e-14  #: of z, times how much an error of an answer grows on so many tokens
     sample: int = 512
     #: to the tokens of a query from their mean, where answers have several preimages: 8 missed 2 of 3,000, and 16 none
-    steps: int = 16
+    steps: tuple[int, ...] = (16, 64, 256)
     enough: float = 1e-9  #: an error on fresh queries at which no other reach is tried
     checks: int = 16  #: fresh queries of a verdict, and their tokens where the oracle leaves it open
     tokens: int = 4
@@ -69,9 +69,9 @@ def _attention(
     network = g.network.network(linear=np.eye(g.norm.dim), residual=True)
     best: Block | NoNetwork = NoNetwork.NO_LAYER
     ended = Verdict(Outcome.NOT_SEPARATED)
-    for reach in _RULES.reaches:
+    for reach, steps in zip(_RULES.reaches, _RULES.steps, strict=True):
         amplified, injective = g.amplification(reach, rng, _RULES.sample)
-        steps = 1 if injective else _RULES.steps
+        steps = 1 if injective else steps
         try:
             fit = ByQueries(accuracy=_RULES.accuracy * amplified, noise=0.0).fit(
                 Ball(oracle, g, reach, steps),
