@@ -39,11 +39,7 @@ class NormedMap:
         """How much an error of an answer grows in z, at the worst of n tokens with norms of random length; and whether
         the derivative of z + N(n(z)) has one orientation at all of them, as where it is injective.
         """
-        d = self.norm.dim
-        u = rng.standard_normal((n, d))
-        if self.norm.centred:
-            u -= u.mean(axis=1, keepdims=True)
-        u *= reach * rng.random((n, 1)) * np.sqrt(d) / np.linalg.norm(u, axis=1, keepdims=True)
+        u = reach * rng.random((n, 1)) * self.norm(rng.standard_normal((n, self.norm.dim)))
         slopes = self._slopes(u @ self.w + self.b)
         least = np.linalg.svd(slopes, compute_uv=False)[:, -1].min()
         return float(1 / least), bool(np.all(np.linalg.slogdet(slopes)[0] > 0))
@@ -65,9 +61,7 @@ class NormedMap:
 
 def find_eps(g: NormedMap, ask: Ask, rng: np.random.Generator) -> float:
     """The eps of the norm: it decides the length of n(x) for short tokens x, which z shows. 30 queries."""
-    direction = rng.standard_normal(g.norm.dim)
-    direction -= direction.mean()
-    direction *= np.sqrt(g.norm.dim) / np.linalg.norm(direction)
+    direction = Norm.plain(g.norm.dim, 0.0)(rng.standard_normal(g.norm.dim))
     lengths = 10.0 ** -np.arange(1.0, 16.0, 0.5)
     x = lengths[:, None] * direction
     moved = g.inverse(ask(x), g.attended(x)) - x - g.b

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention import AttentionLayer, Block, Norm, Recorder, ValueOracle
+from attention import AttentionLayer, Block, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.ball import Ball, in_units_of_the_norm
@@ -52,7 +52,7 @@ def behind_norms(
         read = read_network(sphere, rng, recorder)
         if read is None:
             return NoNetwork.NOT_ON_SPHERE, Verdict(Outcome.NO_BLOCK)
-        g, off = turn_signs(read, Norm.plain(sphere.dim, 0.0, centred=sphere.centred), ask, rng)
+        g, off = turn_signs(read, sphere.norm, ask, rng)
         recorder.step("Signs", off=off)
         if off < _RULES.signs:
             break

@@ -76,8 +76,8 @@ def test_only_a_pre_norm_block_is_a_map_of_the_sphere_far_away():
         return lambda x: target(x[:, None])[:, 0]
 
     rng = np.random.default_rng(6)
-    assert find_sphere(ask(block), 8, rng).centred
-    assert not find_sphere(ask(normed(5, dim=8, width=6, centred=False)), 8, rng).centred
+    assert find_sphere(ask(block), 8, rng).norm.centred
+    assert not find_sphere(ask(normed(5, dim=8, width=6, centred=False)), 8, rng).norm.centred
     assert find_sphere(ask(replace(block, norms=None)), 8, rng) is None
     assert find_sphere(ask(lambda x: np.tanh(x)), 8, rng) is None
 
