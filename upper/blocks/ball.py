@@ -25,7 +25,7 @@ class Ball(ValueOracle):
 
     Where z -> z + N(n(z)) is not injective, an answer has several preimages z. Those of equal tokens are known. From
     the mean of its tokens a query moves to them in `steps`, and Newton's method starts at the quadratic continuation of
-    Z - X, which is even in the distance to first order: all weights are alike at equal tokens, and their changes cancel.
+    Z - X, whose derivative at equal tokens is 0: all values are alike there, and the changes of weights cancel.
     Where it finds nothing, steps are a quarter as long. The z of a row that sees its own token alone is known.
     """
 

@@ -91,7 +91,9 @@ def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.ra
 
     i, j = np.triu_indices(q, 1)
     slopes, pure = beside(np.broadcast_to(others, (points, *others.shape)))
-    _, mixed = beside(np.broadcast_to((others[i] + others[j]) / np.sqrt(2), (points, len(i), sphere.norm.dim)))
+    _, mixed = beside(
+        np.broadcast_to((others[i] + others[j]) / np.sqrt(2), (points, len(i), sphere.norm.dim))
+    )
     curvatures = np.zeros((points, sphere.norm.dim, q, q))
     diagonal = np.arange(q)
     curvatures[:, :, diagonal, diagonal] = np.swapaxes(pure[:, :q], 1, 2)
