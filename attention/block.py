@@ -1,4 +1,4 @@
-"""Transformer blocks: an attention layer, then a two-layer network, with residuals or without, or behind norms."""
+"""Transformer blocks: an attention layer, then a two-layer network, with residuals or without, and with norms."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +23,9 @@ from attention.validation import PositiveInt, checked, random_generator
 @dataclass(frozen=True, eq=False)
 @checked
 class Block:
-    """A transformer block, X -> N(Z) row by row with Z = X + F(X), or pre-norm: Z + N(n2(Z)) with Z = X + F(n1(X)).
+    """A transformer block, X -> N(Z) row by row with Z = X + F(X), perhaps with norms.
+
+    Pre-norm, as in GPT-2: Z + N(n2(Z)) with Z = X + F(n1(X)). Post-norm, as in BERT: n2(N(Z)) with Z = n1(X + F(X)).
 
     Parameters
     ----------
@@ -34,13 +36,15 @@ class Block:
     residual : bool
         Whether X is added to F(X).
     norms : pair of Norm, optional
-        The norms n1 and n2 of a pre-norm block, as in GPT-2; its residuals go around the norms.
+        The norms n1 and n2.
+    norm_first : bool
+        Whether norms stand before the attention and the network, inside the residuals, or behind the sums.
 
     Notes
     -----
     A ValueError if dimensions differ, or a block with norms lacks a residual.
     Where both residuals are there, a shift of the layer's bias by e is undone by b1 - e W1 and b2 - e: all such blocks
-    are one function. The symmetries of norms are those of `centred`. The costs are those of layer and network.
+    are one function. The symmetries with norms are those of `centred`. The costs are those of layer and network.
 
     Examples
     --------
@@ -54,6 +58,7 @@ class Block:
     network: FeedForward
     residual: bool = True
     norms: tuple[Norm, ...] | None = None
+    norm_first: bool = True
 
     def __post_init__(self) -> None:
         if self.layer.dim != self.network.dim:
@@ -76,26 +81,23 @@ class Block:
 
     @classmethod
     def from_torch(cls, module: Any) -> "Block":
-        """The block of a ``torch.nn.TransformerEncoderLayer``: pre-norm, or with ``torch.nn.Identity()`` for its norms.
+        """The block of a ``torch.nn.TransformerEncoderLayer``, perhaps with ``torch.nn.Identity()`` for its norms.
 
-        The parameters become float64, and dropout is left out. A ValueError if the module has norms and not
-        `norm_first`, is of another class, or computes something else on random tokens.
+        The parameters become float64, and dropout is left out. A ValueError if the module is of another class, or
+        computes something else on random tokens.
         """
         torch = sys.modules.get("torch")  # a caller with such a module has imported torch
         if torch is None or type(module) is not torch.nn.TransformerEncoderLayer:
             raise ValueError(f"module is a {type(module).__qualname__}: a TransformerEncoderLayer is needed.")
         norms = None
         if any(type(norm) is not torch.nn.Identity for norm in (module.norm1, module.norm2)):
-            if not module.norm_first:
-                raise ValueError(
-                    "The module has its norms behind the sums, and a block has none there: give norm_first=True, or "
-                    "make norm1 and norm2 torch.nn.Identity()."
-                )
             norms = Norm.from_torch(module.norm1), Norm.from_torch(module.norm2)
         attended = module.self_attn
         parts = [module.linear1, module.activation, module.linear2]
         network = FeedForward.from_torch(parts, residual=True)
-        block = cls(convert_torch_module(attended).layer, network, norms=norms)
+        block = cls(
+            convert_torch_module(attended).layer, network, norms=norms, norm_first=bool(module.norm_first)
+        )
 
         def answer(copy: Any, x: Any) -> Any:
             order = (0, 1, 2) if attended.batch_first else (1, 0, 2)
@@ -133,6 +135,8 @@ class Block:
         """The outputs on the token matrices `x`, in the array type of `x`."""
         if self.norms is not None:
             first, second = self.norms
+            if not self.norm_first:
+                return second(self.network(first(x + self.layer(x))))
             z = x + self.layer(first(x))
             return z + replace(self.network, residual=False)(second(z))
         attended = self.layer(x)
@@ -142,17 +146,22 @@ class Block:
     def map(self, convert: Callable[[Any], Any]) -> "Block":
         """The same block with `convert` applied to its parameters, for example ``torch.from_numpy``."""
         norms = None if self.norms is None else (self.norms[0].map(convert), self.norms[1].map(convert))
-        return Block(self.layer.map(convert), self.network.map(convert), self.residual, norms)
+        return replace(self, layer=self.layer.map(convert), network=self.network.map(convert), norms=norms)
 
     def centred(self) -> "Block":
         """The same function in a normal form: with no bias b of the layer where both residuals are there.
 
-        Behind norms, gains and offsets go into the next matrices. A LayerNorm takes means off, so matrices lose theirs
-        on the side of tokens, and b its own, which goes to b2.
+        Of a pre-norm block, gains and offsets go into the next matrices. A LayerNorm takes means off, so matrices lose
+        theirs on the side of tokens, and b its own, which goes to b2.
+
+        Of a post-norm block, the first offset goes into b1 and b2. A LayerNorm takes means off, so outputs of the heads
+        and of the network lose theirs, and W1 what it does to the means of norms. The first gain, W2, b2 and the root
+        of the second eps have one free factor, which W1 takes back, and the second gain its sign: here the mean square
+        of the first gain is 1, and its sum is not negative. Before an RMSNorm each of its entries has a free sign.
         """
         layer, network = self.layer, self.network
         if self.norms is not None:
-            return self._without_gains(*self.norms)
+            return (self._without_gains if self.norm_first else self._in_units_of_gains)(*self.norms)
         if layer.bias is None or not (self.residual and network.residual):
             return self
         moved = replace(network, b1=network.b1 + layer.bias @ network.w1, b2=network.b2 + layer.bias)
@@ -182,6 +191,41 @@ class Block:
             Norm.plain(d, second.eps, centred=second.centred),
         )
         return replace(self, layer=layer, network=network, norms=plain)
+
+    def _in_units_of_gains(self, first: Norm, second: Norm) -> "Block":
+        layer, network, d = self.layer, self.network, self.dim
+        into, onto = (np.eye(d) - norm.centred / d for norm in (first, second))
+        gain = np.asarray(first.gain)
+        factor = (-1.0 if gain.sum() < 0 else 1.0) / (np.sqrt(np.mean(gain**2)) or 1.0) * np.ones(d)
+        if not second.centred:
+            factor = np.where(gain < 0, -1.0, 1.0) * np.abs(factor)
+        w1 = network.w1 / factor[:, None]
+        if np.all(gain != 0):  # where an entry is 0, the others are determined, but not what it meets
+            w1 = into @ (gain[:, None] * network.w1) / (gain * factor)[:, None]
+        else:
+            w1 = np.where(gain[:, None] != 0, w1, 0.0)
+        size = float(np.abs(factor[0]))
+        return replace(
+            self,
+            layer=AttentionLayer(
+                layer.theta,
+                layer.w @ into,
+                layer.key_bias,
+                None if layer.bias is None else layer.bias @ into,
+                causal=layer.causal,
+            ),
+            network=replace(
+                network,
+                w1=w1,
+                b1=network.b1 + first.offset @ network.w1,
+                w2=network.w2 @ onto * factor,
+                b2=(network.b2 + first.offset) @ onto * factor,
+            ),
+            norms=(
+                replace(first, gain=gain * factor, offset=np.zeros(d)),
+                replace(second, gain=second.gain * np.sign(factor), eps=second.eps * size**2),
+            ),
+        )
 
 
 @checked
@@ -290,12 +334,16 @@ class BlockErrors:
 
     layer: ParameterErrors
     network: NetworkErrors
+    norms: Float[
+        np.ndarray, " n"
+    ]  #: of gain and offset of each norm, relative to the gain; none without norms
 
     @property
     def worst(self) -> float:
         """The largest of all."""
         layer, network = self.layer, self.network
         errors = (layer.theta, layer.w, layer.key_bias, network.w1, network.w2, network.b1, network.b2)
+        errors += tuple(self.norms)
         return max(float(np.max(error)) for error in errors)
 
 
@@ -304,9 +352,24 @@ def block_errors(fitted: Block, truth: Block) -> BlockErrors:
     """Match heads and neurons of two blocks with both residuals and give their errors.
 
     The blocks are compared as `Block.centred`. The other symmetries are those of `parameter_errors` and
-    `network_errors`.
+    `network_errors`. A ValueError if their norms stand in different places.
     """
     fitted, truth = fitted.centred(), truth.centred()
+    kinds = [
+        None if block.norms is None else (block.norm_first, [norm.centred for norm in block.norms])
+        for block in (fitted, truth)
+    ]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"The blocks have norms {kinds[0]} and {kinds[1]}, (norm_first, [centred, centred]): the same are "
+            "needed."
+        )
+    norms = [
+        np.linalg.norm([norm.gain - true.gain, norm.offset - true.offset]) / np.linalg.norm(true.gain)
+        for norm, true in zip(fitted.norms or (), truth.norms or (), strict=True)
+    ]
     return BlockErrors(
-        parameter_errors(fitted.layer, truth.layer), network_errors(fitted.network, truth.network)
+        parameter_errors(fitted.layer, truth.layer),
+        network_errors(fitted.network, truth.network),
+        np.array(norms),
     )

@@ -165,6 +165,7 @@ def save_layer(
         about |= {"activation": network.activation, "residuals": [layer.residual, network.residual]}
         if layer.norms is not None:
             about["norms"] = [{"eps": norm.eps, "centred": norm.centred} for norm in layer.norms]
+            about["norm_first"] = layer.norm_first
             for name, norm in zip(("norm1", "norm2"), layer.norms, strict=True):
                 parameters |= {f"{name}_gain": norm.gain, f"{name}_offset": norm.offset}
     else:
@@ -214,7 +215,7 @@ def _block(layer: AttentionLayer, tensors: Mapping[str, Any], about: Mapping[str
         Norm(tensors[f"norm{i}_gain"], tensors[f"norm{i}_offset"], **of_norm)
         for i, of_norm in enumerate(about["norms"], start=1)
     )
-    return Block(layer, network, residual, (first, second))
+    return Block(layer, network, residual, (first, second), about.get("norm_first", True))
 
 
 @checked

@@ -97,14 +97,14 @@ class ValueOracle:
     def from_callable(
         cls,
         f: Callable[[np.ndarray], Any],
-        tokens: PositiveInt,
+        tokens: PositiveInt | None,
         dim: PositiveInt,
         *,
         noise: NonNegativeFloat = 0.0,
         budget: PositiveInt | None = None,
         rng: Rng = None,
     ) -> "ValueOracle":
-        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape.
+        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape, k = `tokens` or any k.
 
         What the function raises becomes a ValueError that says so.
         """

@@ -1,5 +1,7 @@
 """Blocks and networks as values: identities of activations, symmetries, errors of parameters, files, torch."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -78,9 +80,6 @@ def test_a_torch_encoder_layer_without_norms_becomes_a_block(batch_first, norm_f
     torch = pytest.importorskip("torch")
     options = {"activation": "gelu", "batch_first": batch_first, "norm_first": norm_first}
     module = torch.nn.TransformerEncoderLayer(6, 2, 12, dropout=0.2, **options)
-    if not norm_first:
-        with pytest.raises(ValueError, match="norms behind the sums"):
-            Block.from_torch(module)
     module.norm1, module.norm2 = torch.nn.Identity(), torch.nn.Identity()
     torch.nn.init.normal_(module.self_attn.in_proj_bias)
     block = Block.from_torch(module)
@@ -91,21 +90,70 @@ def test_a_torch_encoder_layer_without_norms_becomes_a_block(batch_first, norm_f
     assert not np.allclose(Block.from_torch(module)(x), block(x))
 
 
-def test_a_torch_encoder_layer_with_its_norms_first_becomes_a_pre_norm_block(tmp_path):
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_torch_encoder_layer_with_norms_becomes_a_block(tmp_path, norm_first):
     torch = pytest.importorskip("torch")
     module = torch.nn.TransformerEncoderLayer(
-        6, 2, 12, norm_first=True, batch_first=True, layer_norm_eps=1e-6
+        6, 2, 12, norm_first=norm_first, batch_first=True, layer_norm_eps=1e-6
     )
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     block = Block.from_torch(module)  # compares a forward pass
-    assert (block.norms[0].eps, block.norms[1].centred) == (1e-6, True)
+    assert (block.norms[0].eps, block.norms[1].centred, block.norm_first) == (1e-6, True, norm_first)
     x = torch.randn(4, 3, 6, dtype=torch.float64)
     np.testing.assert_allclose(block.map(torch.from_numpy)(x).numpy(), block(x.numpy()), atol=1e-12)
     save_layer(tmp_path / "block.safetensors", block)
     np.testing.assert_array_equal(
         load_layer(tmp_path / "block.safetensors").layer(x.numpy()), block(x.numpy())
     )
+
+
+def post_norm_block(rng, *, centred=(True, True), kind="gelu", dim=6):
+    block = make_nice_block(heads=2, dim=dim, width=7, activation=kind, rng=rng)
+    norms = tuple(Norm(*rng.standard_normal((2, dim)), 0.1, is_centred) for is_centred in centred)
+    return replace(block, norms=norms, norm_first=False)
+
+
+@pytest.mark.parametrize("centred", [(True, True), (False, False), (True, False), (False, True)])
+def test_a_post_norm_block_is_one_function_up_to_the_symmetries_of_its_norms(centred):
+    rng = np.random.default_rng(3)
+    block = post_norm_block(rng, centred=centred)
+    first, second = block.norms
+    x = rng.standard_normal((20, 3, 6))
+    z = first(x + block.layer(x))
+    np.testing.assert_allclose(block(x), second(z + replace(block.network, residual=False)(z)), atol=1e-13)
+    np.testing.assert_allclose(block.centred()(x), block(x), atol=1e-12)
+
+    factor = -1.7 * np.ones(6) if second.centred else 1.7 * rng.choice([-1.0, 1.0], 6)
+    e, means, taken = rng.standard_normal((3, 6))
+    net, layer = block.network, block.layer
+    other = Block(
+        replace(layer, w=layer.w + first.centred * means[:, None]),
+        replace(
+            net,
+            w1=(net.w1 + first.centred * taken.sum() / first.gain[:, None]) / factor[:, None],
+            b1=net.b1 - e @ net.w1,
+            w2=(net.w2 + second.centred * rng.standard_normal((7, 1))) * factor,
+            b2=(net.b2 - e) * factor,
+        ),
+        norms=(
+            replace(first, gain=first.gain * factor, offset=(first.offset + e) * factor),
+            replace(second, gain=second.gain * np.sign(factor), eps=second.eps * 1.7**2),
+        ),
+        norm_first=False,
+    )
+    shift = (first.offset + e) @ (other.network.w1 * factor[:, None] - net.w1)
+    other = replace(other, network=replace(other.network, b1=other.network.b1 - shift))
+    np.testing.assert_allclose(other(x), block(x), atol=1e-12)
+    assert block_errors(other, block).worst < 1e-12
+    for changed in (
+        replace(block, norms=(replace(first, gain=first.gain * (1 + 0.1 * np.arange(6))), second)),
+        replace(block, norms=(first, replace(second, offset=second.offset + 0.1))),
+        replace(block, network=replace(net, w1=2 * net.w1)),
+    ):
+        assert block_errors(changed, block).worst > 0.01
+    with pytest.raises(ValueError, match="the same are needed"):
+        block_errors(replace(block, norm_first=True), block)
 
 
 def test_norms_need_the_block_s_dimension_and_both_residuals():
@@ -200,6 +248,17 @@ def test_a_file_of_a_block_without_its_network_is_refused(tmp_path, residuals):
     )
     with pytest.raises(FileFormatError, match="make no block"):
         load_layer(tmp_path / "block.safetensors")
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_file_says_where_the_norms_stand(tmp_path, norm_first):
+    block = replace(post_norm_block(np.random.default_rng(0)), norm_first=norm_first)
+    save_layer(tmp_path / "block.safetensors", block)
+    read = load_layer(tmp_path / "block.safetensors").layer
+    assert read.norm_first is norm_first
+    assert [norm.eps for norm in read.norms] == [0.1, 0.1]
+    x = np.ones((2, 3, 6)) * np.arange(6)
+    np.testing.assert_array_equal(read(x), block(x))
 
 
 def test_a_file_of_a_block_as_it_was_first_written_is_read(tmp_path):
