@@ -87,7 +87,7 @@ class Norm:
         return x / xp.where(size > 0, size, xp.ones_like(size)) * gain + offset
 
     def derivative(
-        self, x: Float[np.ndarray, "n d"], along: Float[np.ndarray, "n #k d"]
+        self, x: Float[np.ndarray, "n d"], along: Float[np.ndarray, "#n k d"]
     ) -> Float[np.ndarray, "n k d"]:
         """The change of the plain norm at the tokens `x` along directions; gains and offset do not count."""
         if self.centred:

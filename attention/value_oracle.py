@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -162,7 +162,7 @@ class ValueOracle:
 class DerivedOracle(ValueOracle):
     """Another function as an oracle: `_derived` computes its answers from those of an oracle, whose budget counts."""
 
-    each: ClassVar[int] = 1  #: queries of the oracle for one of this
+    each: int = 1  #: queries of the oracle for one of this
 
     def __init__(self, oracle: ValueOracle) -> None:
         self._oracle = oracle

@@ -1,7 +1,5 @@
 """The attention of a pre-norm block as an oracle: short tokens have norms everywhere in a ball."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from jaxtyping import Float
 
@@ -14,8 +12,10 @@ from upper.blocks.peel import NoPreimage
 _UNIT = 0.1
 # No token is nearer to the sphere: the tokens of the block grow as 1 / sqrt(1 - share^2).
 _REACH = 0.98
-# Random weights with which preimages are looked for
-_DRAWS = 12
+# Where no preimage is found, there are so many steps for each, so often.
+_QUARTER, _FINER = 4, 4
+# The answer to a token alone is known to this
+_ALONE = 1e-12
 
 
 class Ball(DerivedOracle):
@@ -23,43 +23,55 @@ class Ball(DerivedOracle):
 
     As n(x) = x / sqrt(|x|^2 / d + eps), each u with |u|^2 < d is the norm of x = u sqrt(eps) / sqrt(1 - |u|^2 / d). So
     tokens have a largest length.
+
+    Where z -> z + N(n(z)) is not injective, an answer has several preimages z. Those of equal tokens are known. From
+    the mean of its tokens a query moves to them in `steps`, and Newton's method starts at the quadratic continuation of
+    Z - X, whose derivative at equal tokens is 0: all values are alike there, and the changes of weights cancel.
+    Where it finds nothing, steps are a quarter as long. The z of a row that sees its own token alone is known.
     """
 
-    def __init__(self, oracle: ValueOracle, g: NormedMap, reach: float) -> None:
+    def __init__(self, oracle: ValueOracle, g: NormedMap, reach: float, steps: int) -> None:
         super().__init__(oracle)
-        self._g = g
+        self._g, self.each = g, steps
         self.longest = reach * np.sqrt(oracle.dim) / _UNIT
 
     def _derived(self, y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
-        d = y.shape[2]
         u = _UNIT * y
         if self._g.norm.centred:
             u = u - u.mean(axis=2, keepdims=True)
-        share = np.sum(u**2, axis=2, keepdims=True) / d
+        attended = np.full_like(u, np.nan)  # Z - X
+        left, steps = np.arange(len(u)), self.each
+        for _ in range(_FINER):
+            attended[left] = self._followed(u[left], steps)
+            left = left[~np.isfinite(attended[left]).all(axis=(1, 2))]
+            if not len(left):
+                return attended
+            steps *= _QUARTER
+        raise NoPreimage("An answer has no preimage near its token.")
+
+    def _followed(self, u: Float[np.ndarray, "n k d"], steps: int) -> Float[np.ndarray, "n k d"]:
+        g, mean = self._g, u.mean(axis=1, keepdims=True)
+        known = np.broadcast_to(mean @ g.w + g.b, u.shape)
+        last = [known, known, known]
+        for share in np.arange(1, steps + 1) / steps:
+            norms = mean + share * (u - mean)
+            x = self._tokens(norms)
+            start = x + 3 * (last[2] - last[1]) + last[0]
+            alone = (x + norms @ g.w + g.b).reshape(-1, self.dim)
+            answers = self._oracle.ask(x).reshape(-1, self.dim)
+            z = g.inverse(answers, start.reshape(-1, self.dim))
+            off = np.linalg.norm(g.behind(alone) - answers, axis=1)
+            exact = off < _ALONE * np.linalg.norm(answers, axis=1)
+            z[exact] = alone[exact]
+            last = [*last[1:], z.reshape(x.shape) - x]
+        return last[2]
+
+    def _tokens(self, u: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The tokens with these norms."""
+        share = np.mean(u**2, axis=2, keepdims=True)
         if share.max() > _REACH**2:
             raise NoPreimage("A token is longer than norms are: shorter ones are needed.")
-        x = u * np.sqrt(self._g.norm.eps / (1 - share))
-        answers = self._oracle.ask(x).reshape(-1, d)
-        z = np.full_like(answers, np.nan)
-        left = np.arange(len(z))
-        for weights in _first_weights(x.shape[1], self._rng):
-            # Newton's method starts where all heads have these weights
-            start = (x + (weights @ u) @ self._g.w + self._g.b).reshape(-1, d)
-            z[left] = self._g.inverse(answers[left], start[left])
-            left = left[~np.isfinite(z[left]).all(axis=1)]
-            if not len(left):
-                break
-        else:
-            raise NoPreimage("An answer has no preimage near its token.")
-        return z.reshape(x.shape) - x
-
-
-def _first_weights(tokens: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "k k"]]:
-    """Weights with which heads may attend: all to their own token, to all alike, and at random."""
-    yield np.eye(tokens)
-    yield np.full((tokens, tokens), 1 / tokens)
-    for _ in range(_DRAWS):
-        yield rng.dirichlet(np.full(tokens, 1 / tokens), size=tokens)
+        return u * np.sqrt(self._g.norm.eps / (1 - share))
 
 
 def in_units_of_the_norm(layer: AttentionLayer) -> AttentionLayer:

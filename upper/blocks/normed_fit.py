@@ -8,7 +8,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from attention.feed_forward import activation
 from upper.blocks.kinks import Ask
-from upper.blocks.normed_map import NormedMap
+from upper.blocks.normed_map import NormedMap, find_eps
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,15 @@ class _Rules:
     lengths: tuple[float, float] = (8.0, 4.0)
     queries: float = 1.5  #: for every unknown over d
     more: int = 20  #: queries besides
-    beside: float = 0.3  #: the distance from planes of two more queries a neuron
+    #: on each side of a neuron's plane lie so many tokens for each of its unknowns; with 2 alone, errors grow 1e9 times
+    sides: float = 2.0
+    beside: float = 0.6  #: the largest distance from their plane of those that are added
     steps: int = 40
     factorisations: int = 4
-    slow: float = 0.5  #: a step that leaves more than this share asks for a new derivative
+    #: a step that leaves more than this share asks for a new eps, and where that no longer changes by this share, for a
+    #: new derivative: each eps has the digits of the fit before, so two or three are needed
+    slow: float = 0.5
+    settled: float = 1e-9
     exact: float = 1e-15  #: the error at which the fit ends
     ridge: float = 1e-13  #: of the scaled normal matrix: the scale of ReLU is not determined
 
@@ -54,16 +59,13 @@ class _Derivative:
 def fit_normed(
     ask: Ask, g: NormedMap, space: Float[np.ndarray, "r d"], rng: np.random.Generator
 ) -> tuple[NormedMap, float]:
-    """Fit u, a and b by Gauss-Newton, with v, W and the constant eliminated; the map and its relative error.
+    """Fit u, a, b and eps by Gauss-Newton, with v, W and the constant eliminated; the map and its relative error.
 
     The derivative of z by W is left out of the elimination, which costs a factor of 10 a step where n(z) - n(x) is a
     tenth. Kaufman's normal matrix is (D^T P D) o (v v^T), as in `fit_offsets`, bordered by b. O(n h^2 d^2 + h^3 d^3)
     for each of the few factorisations. `space` has the orthonormal rows in which n(x) lies.
     """
-    h, d = g.network.u.shape
-    n = int(_RULES.queries * (2 * h + d)) + _RULES.more
-    x = np.concatenate([rng.standard_normal((n, d)), _beside_planes(g, space, rng)])
-    x *= np.resize(_RULES.lengths, (len(x), 1))
+    x = _tokens(g, space, rng)
     answers = ask(x)
     moved = answers - x
     size = float(np.linalg.norm(moved))
@@ -83,24 +85,37 @@ def fit_normed(
         slow = not new_error < _RULES.slow * error
         if not slow or new_error < error:
             g, error = new, new_error
-        if error < _RULES.exact or (slow and factorised == _RULES.factorisations):
+        if error < _RULES.exact:
             break
         if slow:
-            derivative, rest = None, answers - g(x)
+            eps = find_eps(g, ask, rng)
+            if abs(eps - g.norm.eps) <= _RULES.settled * eps:
+                if factorised == _RULES.factorisations:
+                    break
+                derivative = None
+            g = replace(g, norm=replace(g.norm, eps=eps))
+            nx, rest = g.norm(x) @ space.T, answers - g(x)
+            error = float(np.linalg.norm(rest)) / size
     return g, error
 
 
-def _beside_planes(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
-    """Norms at which a neuron is nearly 0, on both sides: a ReLU that is nearly always off or on shows there."""
-    d = space.shape[1]
-    size = np.linalg.norm(g.network.u, axis=1)
-    u = np.tile(g.network.u / size[:, None], (2, 1))
-    beside = np.repeat([_RULES.beside, -_RULES.beside], len(size))
-    along = np.clip(np.tile(-g.network.a / size, 2) + beside, -np.sqrt(d), np.sqrt(d))[:, None]
-    across = rng.standard_normal((len(u), len(space))) @ space
+def _tokens(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    """Random tokens, and more on the rarer side of planes: a ReLU that is nearly always off or on shows there alone."""
+    h, d = g.network.u.shape
+    x = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
+    on = np.sum(g.norm(x) @ g.network.u.T + g.network.a > 0, axis=0)
+    missing = _RULES.sides * (d + 1) - np.minimum(on, len(x) - on)
+    j = np.repeat(np.arange(h), np.maximum(missing, 0).astype(int))
+    size = np.linalg.norm(g.network.u, axis=1)[j]
+    u = g.network.u[j] / size[:, None]
+    side = np.where(on < len(x) / 2, 1.0, -1.0)[j]
+    along = -g.network.a[j] / size + side * _RULES.beside * rng.random(len(j))
+    along = np.clip(along, -np.sqrt(d), np.sqrt(d))[:, None]
+    across = rng.standard_normal((len(j), len(space))) @ space
     across -= np.sum(across * u, axis=1, keepdims=True) * u
     across /= np.linalg.norm(across, axis=1, keepdims=True)
-    return along * u + np.sqrt(d - along**2) * across
+    x = np.concatenate([x, along * u + np.sqrt(d - along**2) * across])
+    return x * rng.choice(_RULES.lengths, (len(x), 1))
 
 
 def _with_linear(

@@ -1,6 +1,6 @@
 """What a pre-norm block answers to one token: B(x) = z + N(n(z)) with z = x + n(x) W + b."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -35,19 +35,14 @@ class NormedMap:
         """The outputs on tokens."""
         return self.behind(self.attended(x))
 
-    def with_eps(self, eps: float) -> "NormedMap":
-        """The same with another eps."""
-        return replace(self, norm=replace(self.norm, eps=eps))
-
-    def amplification(self, reach: float, rng: np.random.Generator, n: int) -> float:
-        """How much an error of an answer grows in z, at the worst of n tokens with norms of random length."""
-        d = self.norm.dim
-        u = rng.standard_normal((n, d))
-        if self.norm.centred:
-            u -= u.mean(axis=1, keepdims=True)
-        u *= reach * rng.random((n, 1)) * np.sqrt(d) / np.linalg.norm(u, axis=1, keepdims=True)
-        inverses = np.linalg.inv(self._slopes(u @ self.w + self.b))
-        return float(np.linalg.norm(inverses, ord=2, axis=(1, 2)).max())
+    def amplification(self, reach: float, rng: np.random.Generator, n: int) -> tuple[float, bool]:
+        """How much an error of an answer grows in z, at the worst of n tokens with norms of random length; and whether
+        the derivative of z + N(n(z)) has one orientation at all of them, as where it is injective.
+        """
+        u = reach * rng.random((n, 1)) * self.norm(rng.standard_normal((n, self.norm.dim)))
+        slopes = self._slopes(u @ self.w + self.b)
+        least = np.linalg.svd(slopes, compute_uv=False)[:, -1].min()
+        return float(1 / least), bool(np.all(np.linalg.slogdet(slopes)[0] > 0))
 
     def _slopes(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
         """The derivative of z + N(n(z)), rows by z."""
@@ -64,11 +59,9 @@ class NormedMap:
         return z
 
 
-def find_eps(g: NormedMap, ask: Ask, dim: int, rng: np.random.Generator) -> float:
+def find_eps(g: NormedMap, ask: Ask, rng: np.random.Generator) -> float:
     """The eps of the norm: it decides the length of n(x) for short tokens x, which z shows. 30 queries."""
-    direction = rng.standard_normal(dim)
-    direction -= direction.mean()
-    direction *= np.sqrt(dim) / np.linalg.norm(direction)
+    direction = Norm.plain(g.norm.dim, 0.0)(rng.standard_normal(g.norm.dim))
     lengths = 10.0 ** -np.arange(1.0, 16.0, 0.5)
     x = lengths[:, None] * direction
     moved = g.inverse(ask(x), g.attended(x)) - x - g.b

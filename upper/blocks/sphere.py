@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from attention import Norm
 from upper.blocks.kinks import Ask
 
 _FAR = 1e5
@@ -21,33 +22,31 @@ class Sphere:
     """
 
     ask: Ask
-    dim: int
-    centred: bool
+    norm: Norm  #: without eps: the sphere is its image
 
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """S at points of the sphere, a query each."""
-        x = _FAR * n.reshape(-1, self.dim)
+        """S in directions n, a query each."""
+        x = _FAR * self.norm(n).reshape(-1, self.norm.dim)
         return (self.ask(x) - x).reshape(n.shape)
 
     def basis(self, rng: np.random.Generator) -> Float[np.ndarray, "r d"]:
         """A random orthonormal basis of the space that holds the sphere; r is d, or d - 1 for a LayerNorm."""
-        columns = rng.standard_normal((self.dim, self.dim))
-        if self.centred:
+        columns = rng.standard_normal((self.norm.dim, self.norm.dim))
+        if self.norm.centred:
             columns[:, 0] = 1.0
-        return np.linalg.qr(columns)[0].T[int(self.centred) :]
+        return np.linalg.qr(columns)[0].T[int(self.norm.centred) :]
 
 
 def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
     """The sphere of a pre-norm block, and whether its norm takes off the mean; None for other functions. 4 queries."""
-    n = rng.standard_normal(dim)
-    n -= n.mean()
-    n *= np.sqrt(dim) / np.linalg.norm(n)
+    n = Norm.plain(dim, 0.0)(rng.standard_normal(dim))
     points = _FAR * np.array([n, 2 * n, n + np.sqrt(dim), -n])
     far, twice, shifted, opposite = ask(points) - points
     size = max(float(np.linalg.norm(far)), float(np.linalg.norm(opposite)))
     if not size < _SAME * _FAR or np.linalg.norm(twice - far) > _SAME * size:
         return None
-    return Sphere(ask, dim, centred=bool(np.linalg.norm(shifted - far) < _SAME * size))
+    centred = bool(np.linalg.norm(shifted - far) < _SAME * size)
+    return Sphere(ask, Norm.plain(dim, 0.0, centred=centred))
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.ra
     angles = 2 * np.pi * np.arange(points) / points
     centres = np.cos(angles)[:, None] * basis[0] + np.sin(angles)[:, None] * basis[1]
     along = np.cos(angles)[:, None] * basis[1] - np.sin(angles)[:, None] * basis[0]
-    radius = np.sqrt(sphere.dim)
-    values = sphere(radius * centres)
+    values = sphere(centres)
 
     def beside(directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second differences along unit directions (p, s, d), in the angle."""
@@ -88,16 +86,19 @@ def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.ra
             np.cos(step) * centres[:, None]
             + np.sin(step) * np.array([1.0, -1.0])[:, None, None, None] * directions
         )
-        ahead, behind = sphere(radius * near)
+        ahead, behind = sphere(near)
         return (ahead - behind) / (2 * step), (ahead + behind - 2 * values[:, None]) / step**2
 
     i, j = np.triu_indices(q, 1)
     slopes, pure = beside(np.broadcast_to(others, (points, *others.shape)))
-    _, mixed = beside(np.broadcast_to((others[i] + others[j]) / np.sqrt(2), (points, len(i), sphere.dim)))
-    curvatures = np.zeros((points, sphere.dim, q, q))
+    _, mixed = beside(
+        np.broadcast_to((others[i] + others[j]) / np.sqrt(2), (points, len(i), sphere.norm.dim))
+    )
+    curvatures = np.zeros((points, sphere.norm.dim, q, q))
     diagonal = np.arange(q)
     curvatures[:, :, diagonal, diagonal] = np.swapaxes(pure[:, :q], 1, 2)
     mixed = mixed - (pure[:, i] + pure[:, j]) / 2
     curvatures[:, :, i, j] = curvatures[:, :, j, i] = np.swapaxes(mixed, 1, 2)
     tangents, _ = beside(along[:, None])
+    radius = np.sqrt(sphere.norm.dim)
     return CircleJet(basis, angles, values, tangents[:, 0] / radius, slopes / radius, curvatures)

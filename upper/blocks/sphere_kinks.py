@@ -58,7 +58,7 @@ def is_piecewise(sphere: Sphere, rng: np.random.Generator) -> bool:
     left = []
     for spacing in by.spacings:
         angles = places + spacing * np.arange(4)
-        values = sphere(np.sqrt(sphere.dim) * _on_circle(basis, angles))
+        values = sphere(_on_circle(basis, angles))
         left.append(np.linalg.norm(_combination(angles, values), axis=1))
     growth = left[1] / np.maximum(left[0], np.finfo(float).tiny)
     return bool(np.mean((growth > by.growth[0]) & (growth < by.growth[1])) < by.smooth)
@@ -90,7 +90,7 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
     """All kinks on a great circle, by bisection until every piece has four points; None if two are too near."""
     by = _SEARCH
     angles = np.sort(2 * np.pi * (np.arange(by.grid) + rng.random()) / by.grid)
-    values = sphere(np.sqrt(sphere.dim) * _on_circle(basis, angles))
+    values = sphere(_on_circle(basis, angles))
     while True:
         n = len(angles)
         window = np.arange(n)[:, None] + np.arange(4)
@@ -108,14 +108,14 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
             return _Circle(
                 basis,
                 np.array([kinks[i][0] for i in order]),
-                np.array([kinks[i][1] for i in order]).reshape(-1, sphere.dim),
+                np.array([kinks[i][1] for i in order]).reshape(-1, sphere.norm.dim),
             )
         gaps = (np.roll(angles, -1) - angles) % (2 * np.pi)
         if gaps[split].min() < by.nearest:
             return None
         new = angles[split] + gaps[split] / 2
         angles = np.concatenate([angles, new])
-        values = np.concatenate([values, sphere(np.sqrt(sphere.dim) * _on_circle(basis, new))])
+        values = np.concatenate([values, sphere(_on_circle(basis, new))])
         angles = angles % (2 * np.pi)
         ascending = np.argsort(angles)
         angles, values = angles[ascending], values[ascending]
@@ -171,7 +171,7 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
     the plane are constant on a piece and jump by (u_j . e) v_j, so two pieces with at most d / 2 kinks between them
     give all of these. Circles are added until random points are explained.
     """
-    by, d = _SEARCH, sphere.dim
+    by, d = _SEARCH, sphere.norm.dim
     u, a, v = np.zeros((0, d)), np.zeros(0), np.zeros((0, d))
     space = sphere.basis(rng)
     plane = space[:2]
@@ -188,8 +188,7 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
         recorder.step("Kinks on a great circle", kinks=len(circle.angles), neurons=len(u))
         if not len(u):
             continue
-        n = rng.standard_normal((int(by.points * (len(u) + d)) + 8, len(space))) @ space
-        n *= np.sqrt(d) / np.linalg.norm(n, axis=1, keepdims=True)
+        n = sphere.norm(rng.standard_normal((int(by.points * (len(u) + d)) + 8, d)))
         values = sphere(n)
         design = np.concatenate([activation("relu", n @ u.T + a), n @ space.T, np.ones((len(n), 1))], axis=1)
         solved = np.linalg.lstsq(design, values, rcond=None)[0]
@@ -211,7 +210,7 @@ def _neurons(
     pairs = _partners(circle)
     if pairs is None or not len(pairs):
         return None
-    d = sphere.dim
+    d = sphere.norm.dim
     first, second = circle.angles[pairs.T]
     jumps = circle.jumps[pairs].mean(axis=1)
     size = np.linalg.norm(jumps, axis=1)
@@ -256,7 +255,7 @@ def _across(
     owner = np.empty(count, dtype=int)
     owner[pairs] = np.arange(len(pairs))[:, None]
     widths = (np.roll(circle.angles, -1) - circle.angles) % (2 * np.pi)  # of the piece after each kink
-    bases = _bases(widths, owner, max(1, int(by.group * sphere.dim)))
+    bases = _bases(widths, owner, max(1, int(by.group * sphere.norm.dim)))
     slopes = []
     for i in bases:
         slope = _slopes(sphere, circle, i, widths[i], others)
@@ -306,14 +305,14 @@ def _slopes(
     sphere: Sphere, circle: _Circle, piece: int, width: float, others: np.ndarray
 ) -> Float[np.ndarray, "s d"] | None:
     """The derivatives of S along the directions `others` in the piece after a kink, by steps that meet no kink."""
-    radius = np.sqrt(sphere.dim)
+    radius = np.sqrt(sphere.norm.dim)
     centre = _on_circle(circle.basis, np.array([circle.angles[piece] + width / 2]))[0]
     slopes = np.full(others.shape, np.nan)
     todo, step = np.arange(len(others)), _SEARCH.jacobian * width
     previous = slopes.copy()
     while step > _SEARCH.smallest and len(todo):
         near = np.array([step, -step])[:, None, None]
-        ahead, behind = sphere(radius * (np.cos(near) * centre + np.sin(near) * others[todo]))
+        ahead, behind = sphere(np.cos(near) * centre + np.sin(near) * others[todo])
         new = (ahead - behind) / (2 * np.sin(step) * radius)
         same = np.linalg.norm(new - previous[todo], axis=1) < _SEARCH.explained
         slopes[todo[same]] = new[same]

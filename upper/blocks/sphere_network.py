@@ -41,7 +41,7 @@ def read_sphere(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) ->
        factors.
     """
     by = _READING
-    frame = int(np.ceil(2 * np.sqrt(by.width * sphere.dim + 1)))
+    frame = int(np.ceil(2 * np.sqrt(by.width * sphere.norm.dim + 1)))
     jet = read_circle(sphere, by.points, frame, by.step, rng)
     recorder.step("Second derivatives on a circle", points=by.points, frame=jet.curvatures.shape[-1])
     p, d, q, _ = jet.curvatures.shape

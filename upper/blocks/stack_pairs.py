@@ -217,7 +217,8 @@ def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> St
     unknowns = 2 * m * d * (2 * d + 1)
     x = rng.standard_normal((int(_LAST * unknowns / (2 * d)), 2, d))
     answers = oracle.ask(x).reshape(-1, d)
-    wanted = stack.map.second.inverse(answers, stack.behind(x).reshape(-1, d)).reshape(x.shape)
+    start = stack.behind(x).reshape(-1, d)
+    wanted = stack.map.second.inverse(answers, start, np.zeros_like(start)).reshape(x.shape)
     seen = np.isfinite(wanted).all(axis=(1, 2))
     x, wanted = x[seen], wanted[seen]
     rest, damping = wanted - stack.behind(x), _DAMPING

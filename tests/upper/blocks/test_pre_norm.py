@@ -8,9 +8,12 @@ import pytest
 from attention import Norm, Outcome, ValueOracle, block_errors, make_nice_block
 from attention.feed_forward import activation
 from upper import BlockByQueries
+from upper.blocks.ball import Ball
+from upper.blocks.normed_map import NormedMap
 from upper.blocks.profiles import curvature, fit_profiles
 from upper.blocks.rank_ones import rank_ones, squares, vectors_of
 from upper.blocks.sphere import find_sphere
+from upper.blocks.token_map import TokenMap
 
 
 def normed(seed, *, dim=24, width=48, heads=2, kind="gelu", eps=1e-5, centred=True):
@@ -76,8 +79,8 @@ def test_only_a_pre_norm_block_is_a_map_of_the_sphere_far_away():
         return lambda x: target(x[:, None])[:, 0]
 
     rng = np.random.default_rng(6)
-    assert find_sphere(ask(block), 8, rng).centred
-    assert not find_sphere(ask(normed(5, dim=8, width=6, centred=False)), 8, rng).centred
+    assert find_sphere(ask(block), 8, rng).norm.centred
+    assert not find_sphere(ask(normed(5, dim=8, width=6, centred=False)), 8, rng).norm.centred
     assert find_sphere(ask(replace(block, norms=None)), 8, rng) is None
     assert find_sphere(ask(lambda x: np.tanh(x)), 8, rng) is None
 
@@ -113,9 +116,39 @@ def test_a_pre_norm_block_is_read_whole(case):
 
 
 @pytest.mark.slow
-def test_a_pre_norm_block_of_relu_is_read_whole():
-    norm = Norm.plain(24)
-    block = replace(make_nice_block(heads=2, dim=24, width=48, activation="relu", rng=5), norms=(norm, norm))
-    fit = BlockByQueries().fit(ValueOracle(block, tokens=3), rng=6)
+@pytest.mark.parametrize(
+    ("dim", "seed"),
+    [
+        (24, 5),
+        pytest.param(24, 2005, id="answers with several preimages"),
+        pytest.param(32, 3006, id="rare neurons"),
+    ],
+)
+def test_a_pre_norm_block_of_relu_is_read_whole(dim, seed):
+    norm = Norm.plain(dim)
+    nice = make_nice_block(heads=2, dim=dim, width=2 * dim, activation="relu", rng=seed)
+    block = replace(nice, norms=(norm, norm))
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=3), rng=seed + 1)
     assert fit.outcome.succeeded, fit.trace
     assert block_errors(fit.details, block).worst < 1e-7
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_preimages_are_followed_from_equal_tokens(causal):
+    norm = Norm.plain(24)
+    nice = make_nice_block(heads=2, dim=24, width=48, activation="relu", rng=2005)
+    layer = replace(nice.layer, causal=causal)
+    block = replace(nice, layer=layer, norms=(norm, norm)).centred()
+    net = block.network
+    network = TokenMap("relu", net.w1.T, net.b1, net.w2, np.zeros((24, 24)), net.b2)
+    g = NormedMap(norm, block.layer.w.sum(axis=0), block.layer.bias, network)
+    assert not g.amplification(0.9, np.random.default_rng(1), 512)[1]
+    y = 15 * np.random.default_rng(2).standard_normal((100, 2, 24)) * np.linspace(0, 0.5, 100)[:, None, None]
+    y -= y.mean(axis=2, keepdims=True)
+
+    def wrong(steps):
+        off = Ball(ValueOracle(block, tokens=2), g, 0.9, steps).ask(y) - block.layer(y / 10)
+        return np.sum(np.linalg.norm(off, axis=(1, 2)) > 1e-6)
+
+    assert wrong(1) > 0
+    assert wrong(64) == 0
