@@ -9,6 +9,8 @@ from upper.blocks.kinks import Ask
 
 # Answers, for each coordinate, and the size of tokens' entries
 _ANSWERS, _LENGTH = 4, 3.0
+# Far away, answers to a token and to twice it are one.
+_FAR = 1e6
 # The share of the hyperplane's normal in answers, 1e-15, and how far they are from the ellipsoid: eps, 1e-5, at most
 _FLAT, _ROUND = 1e-10, 1e-2
 
@@ -55,10 +57,13 @@ def mean_zero(d: int) -> Float[np.ndarray, "D d"]:
 
 
 def find_ellipsoid(ask: Ask, dim: int, rng: np.random.Generator) -> Ellipsoid | None:
-    """Gain, up to one sign, and offset of the last norm, up to eps; None if answers are not behind a LayerNorm. 4 d queries.
+    """Gain, up to one sign, and offset of the last norm, up to eps; None if answers are not behind a LayerNorm.
 
-    n2(w) has mean 0, so outputs lie in a hyperplane with the normal 1 / gain; divided by gain, they lie on a sphere.
+    4 d + 2 queries. n2(w) has mean 0, so outputs lie in a hyperplane with the normal 1 / gain; divided by gain, they lie on a sphere.
     """
+    far = ask(_FAR * np.array([[1.0], [2.0]]) * rng.standard_normal(dim))
+    if not np.linalg.norm(far[1] - far[0]) <= _ROUND * np.linalg.norm(far[0]):
+        return None
     f = ask(_LENGTH * rng.standard_normal((_ANSWERS * dim, dim)))
     singular, right = np.linalg.svd(f - f.mean(axis=0), full_matrices=False)[1:]
     normal = right[-1]

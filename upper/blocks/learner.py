@@ -17,9 +17,11 @@ from attention import (
 from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
+from upper.blocks.ellipsoid import find_ellipsoid
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import NoPreimage, Peeled, pairs
+from upper.blocks.post_norm import between_norms
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.sphere import find_sphere
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
@@ -99,6 +101,10 @@ class BlockByQueries(LearnerBase):
             sphere = find_sphere(ask, oracle.dim, random)
             if sphere is not None:
                 return block_fit(recorder, *behind_norms(within, sphere, random, recorder))
+            last = find_ellipsoid(ask, oracle.dim, random)
+            if last is not None:
+                recorder.step("Outputs of a norm")
+                return block_fit(recorder, *between_norms(within, last, random, recorder))
             g = read_token_map(ask, oracle.dim, random, recorder)
             if g is NoNetwork.NO_NEURON:  # an attention layer alone
                 fit = ByQueries().fit(within, rng=random)

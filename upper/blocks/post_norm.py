@@ -1,0 +1,147 @@
+"""Post-norm blocks, n2(Z + N(Z)) with Z = n1(X + F(X)): the norms, the network between them, and the attention."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer, Block, FeedForward, Norm, Recorder, ValueOracle
+from attention.evaluation import Verdict
+from attention.outcome import Outcome
+from upper.blocks.direction_network import Directions, read_directions
+from upper.blocks.ellipsoid import Ellipsoid
+from upper.blocks.mirrored import Mirrored
+from upper.blocks.network import judge_block
+from upper.blocks.one_token import NoNetwork, one_token
+from upper.blocks.own_and_other import attended
+from upper.blocks.peel import NoPreimage
+from upper.blocks.projective_fit import fit_directions
+from upper.blocks.summed_map import SummedMap, fit_short
+from upper.blocks.token_map import TokenMap
+from upper.value_queries import ByQueries
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What counts in the steps; all were measured on nice blocks."""
+
+    length: float = 1e7  #: of tokens on the sphere: eps counts nothing there, nor does an error of b of 1e-5
+    queries: float = 1.5  #: of points of the sphere, for every unknown over d
+    more: int = 20
+    turns: int = 4  #: of a fit of the network and one of gain, offset and eps: two are enough
+    exact: float = 1e-11
+    wrong: float = 1e-6  #: the error of a fit that has a wrong neuron
+    signs: float = 0.1  #: how near signs are to zeros and ones
+    accuracies: tuple[float, ...] = (1e-11, 1e-9)  #: of sums y: what rounding of answers may grow to
+    checks: int = 16
+    tokens: int = 4
+
+
+_RULES = _Rules()
+
+
+def between_norms(
+    oracle: ValueOracle, last: Ellipsoid, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Block | NoNetwork, Verdict, Norm]:
+    """The block before a norm, or why there is none; the verdict by fresh queries; and the last norm."""
+    ended = Verdict(Outcome.NO_BLOCK)
+    linear, bias = attended(oracle, last.basis, rng)
+    back = np.linalg.pinv(linear)
+    ask = one_token(oracle)
+
+    def far(n: np.ndarray) -> np.ndarray:
+        return ask((_RULES.length * n - bias) @ back)
+
+    d = oracle.dim
+    sphere = Directions(lambda n: last.plain(far(n)), d - 1, centred=False)
+    start = read_directions(sphere, rng, recorder)
+    if start is None:
+        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, _norm(last, 0.0)
+    n = rng.standard_normal((int(_RULES.queries * (2 * len(start.u) + d)) + _RULES.more, d - 1))
+    n *= np.sqrt(d - 1) / np.linalg.norm(n, axis=1, keepdims=True)
+    answers = far(n)
+    network, error = start, np.inf
+    for _ in range(_RULES.turns):
+        network, lengths, new = fit_directions(network, n, last.plain(answers))
+        last, eps = last.refitted(answers, lengths)
+        recorder.step("All parameters between the norms", error=new)
+        better, error = new < error / 2, new
+        if error < _RULES.exact or not better:
+            break
+    if error > _RULES.wrong:
+        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, _norm(last, eps)
+    unit = np.sqrt((d - 1) / d)  # n has the length sqrt(d)
+    network, gain, off = _signs(
+        replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
+    )
+    recorder.step("Signs and first gain", off=off)
+    if off > _RULES.signs:
+        return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, _norm(last, eps)
+    g, bias, error = fit_short(
+        SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng
+    )
+    recorder.step("First eps", eps=g.eps, error=error)
+    parts = FeedForward(
+        (network.u @ last.basis).T / gain[:, None],
+        network.a,
+        network.v @ last.basis,
+        network.constant @ last.basis,
+        activation=network.activation,
+    )
+    norms = Norm(gain, np.zeros(d), g.eps), _norm(last, eps)
+    return *_attention(oracle, Mirrored(oracle, last, g, linear, bias), parts, norms, rng, recorder), norms[1]
+
+
+def _norm(last: Ellipsoid, eps: float) -> Norm:
+    return Norm(last.gain, last.offset, eps)
+
+
+def _signs(
+    g: TokenMap, basis: Float[np.ndarray, "D d"]
+) -> tuple[TokenMap, Float[np.ndarray, " d"], float]:
+    """The neurons turned so that the linear part is a diagonal matrix, the first gain, on vectors of mean 0."""
+    free = len(g.u) if g.activation != "tanh" else 0
+    u, v = g.u[:free], g.v[:free]
+    # sum_j s_j u_j^T v_j - E diag(gain) E^T = -A
+    beside = -(u @ basis) * (v @ basis)
+    normal = np.block([[(u @ u.T) * (v @ v.T), beside], [beside.T, (basis.T @ basis) ** 2]])
+    right = np.concatenate([-np.sum((u @ g.linear) * v, axis=1), np.sum(basis * (g.linear @ basis), axis=0)])
+    size = np.sqrt(np.diag(normal))
+    solved = np.linalg.solve(normal / np.outer(size, size), right / size) / size
+    turned = np.zeros(len(g.u), dtype=bool)
+    turned[:free] = solved[:free] > 0.5
+    off = float(np.max(np.abs(solved[:free] - turned[:free]), initial=0.0))
+    g = g.flipped(turned)
+    gain = np.linalg.solve((basis.T @ basis) ** 2, np.sum(basis * (g.linear @ basis), axis=0))
+    whole = (basis * gain) @ basis.T
+    return replace(g, linear=whole), gain, max(off, float(np.linalg.norm(g.linear - whole) / np.linalg.norm(whole)))
+
+
+def _attention(
+    oracle: ValueOracle,
+    peeled: Mirrored,
+    network: FeedForward,
+    norms: tuple[Norm, Norm],
+    rng: np.random.Generator,
+    recorder: Recorder,
+) -> tuple[Block | NoNetwork, Verdict]:
+    block: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
+    if (oracle.tokens or 2) % 2:
+        return NoNetwork.ODD_TOKENS, ended
+    for accuracy in _RULES.accuracies:
+        try:
+            fit = ByQueries(accuracy=accuracy, noise=0.0).fit(
+                peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures)
+            )
+        except NoPreimage as reason:
+            recorder.step(str(reason))
+            break
+        if not isinstance(fit.layer, AttentionLayer):
+            continue
+        block = Block(fit.layer, network, norms=norms, norm_first=False).centred()
+        fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, oracle.dim))
+        ended = judge_block(block(fresh), oracle.ask(fresh))
+        if ended.outcome.succeeded:
+            break
+    return block, ended
