@@ -35,7 +35,7 @@ class _Reading:
     gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
     tried: int = 12  #: neurons whose profiles tell the activation
     rounds: int = 3  #: of profiles and lengths in turn
-    misfit: float = 3e-3  #: the largest of a profile
+    misfit: float = 0.05  #: the largest of a profile, relative to the median of profiles: the fit repairs the rest
 
 
 _READING = _Reading()
@@ -83,7 +83,8 @@ def read_directions(sphere: Directions, rng: np.random.Generator, recorder: Reco
     kind = min(smooth, key=lambda name: float(tried[name]))
     sizes, a, lengths, misfit = _profiles(kind, weights, waves, lengths)
     recorder.step(f"Profiles of {kind}", worst=float(misfit.max()))
-    if misfit.max() > by.misfit:
+    size = np.linalg.norm(weights, axis=0)
+    if np.max(misfit * size) > by.misfit * np.median(size):
         return None
     in_plane = sizes[:, None] * in_plane
     return _assembled(kind, jet, v, weights / lengths[:, None], lengths, in_plane, a)

@@ -10,6 +10,7 @@ from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.direction_network import Directions, read_directions
 from upper.blocks.ellipsoid import Ellipsoid
+from upper.blocks.kinks import Ask
 from upper.blocks.mirrored import Mirrored
 from upper.blocks.network import judge_block
 from upper.blocks.one_token import NoNetwork, one_token
@@ -28,7 +29,9 @@ class _Rules:
     length: float = 1e7  #: of tokens on the sphere: eps counts nothing there, nor does an error of b of 1e-5
     queries: float = 1.5  #: of points of the sphere, for every unknown over d
     more: int = 20
+    circles: int = 3  #: great circles, until the fit is right
     turns: int = 4  #: of a fit of the network and one of gain, offset and eps: two are enough
+    enough: float = 0.5  #: a turn that leaves more than this share of the error is the last
     exact: float = 1e-11
     wrong: float = 1e-6  #: the error of a fit that has a wrong neuron
     signs: float = 0.1  #: how near signs are to zeros and ones
@@ -54,22 +57,16 @@ def between_norms(
 
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), d - 1, centred=False)
-    start = read_directions(sphere, rng, recorder)
-    if start is None:
-        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, _norm(last, 0.0)
-    n = rng.standard_normal((int(_RULES.queries * (2 * len(start.u) + d)) + _RULES.more, d - 1))
-    n *= np.sqrt(d - 1) / np.linalg.norm(n, axis=1, keepdims=True)
-    answers = far(n)
-    network, error = start, np.inf
-    for _ in range(_RULES.turns):
-        network, lengths, new = fit_directions(network, n, last.plain(answers))
-        last, eps = last.refitted(answers, lengths)
-        recorder.step("All parameters between the norms", error=new)
-        better, error = new < error / 2, new
-        if error < _RULES.exact or not better:
+    for _ in range(_RULES.circles):
+        start = read_directions(sphere, rng, recorder)
+        if start is None:
+            continue
+        network, fitted, eps, error = _fitted(start, last, far, rng, recorder)
+        if error < _RULES.wrong:
+            last = fitted
             break
-    if error > _RULES.wrong:
-        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, _norm(last, eps)
+    else:
+        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, _norm(last, 0.0)
     unit = np.sqrt((d - 1) / d)  # n has the length sqrt(d)
     network, gain, off = _signs(
         replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
@@ -90,6 +87,25 @@ def between_norms(
     )
     norms = Norm(gain, np.zeros(d), g.eps), _norm(last, eps)
     return *_attention(oracle, Mirrored(oracle, last, g, linear, bias), parts, norms, rng, recorder), norms[1]
+
+
+def _fitted(
+    network: TokenMap, last: Ellipsoid, far: Ask, rng: np.random.Generator, recorder: Recorder
+) -> tuple[TokenMap, Ellipsoid, float, float]:
+    """The network and the last norm by turns, as each is right up to the other's error times eps; and the error."""
+    h, d = network.u.shape
+    n = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
+    n *= np.sqrt(d) / np.linalg.norm(n, axis=1, keepdims=True)
+    answers = far(n)
+    error = np.inf
+    for _ in range(_RULES.turns):
+        network, lengths, new = fit_directions(network, n, last.plain(answers))
+        last, eps = last.refitted(answers, lengths)
+        recorder.step("All parameters between the norms", error=new)
+        better, error = new < _RULES.enough * error, new
+        if error < _RULES.exact or not better:
+            break
+    return network, last, eps, error
 
 
 def _norm(last: Ellipsoid, eps: float) -> Norm:

@@ -17,6 +17,7 @@ class _Search:
     offsets: tuple[float, float, int] = (-5.0, 5.0, 81)
     starts: int = 10  #: least minima of the grid
     steps: int = 40
+    longest: float = 1.0  #: of a step
     difference: float = 1e-4
 
 
@@ -79,6 +80,8 @@ def _descend(
         mean = np.maximum(np.trace(normal, axis1=1, axis2=2) / 2, np.finfo(float).tiny)
         normal += (damping * mean)[:, None, None] * np.eye(2)
         step = np.linalg.solve(normal, np.sum(jacobian * rest[:, :, None], axis=1)[..., None])[..., 0]
+        length = np.linalg.norm(step, axis=1, keepdims=True)
+        step *= np.minimum(1, _SEARCH.longest / np.maximum(length, np.finfo(float).tiny))
         new = _unexplained(name, p + step, wave, y)
         new_cost = np.sum(new[0] ** 2, axis=1)
         better = new_cost < cost
