@@ -361,7 +361,8 @@ def block_errors(fitted: Block, truth: Block) -> BlockErrors:
     ]
     if kinds[0] != kinds[1]:
         raise ValueError(
-            f"The blocks have norms of kinds {kinds[0]} and {kinds[1]}, (first, [centred, centred]): the same are needed."
+            f"The blocks have norms {kinds[0]} and {kinds[1]}, (norm_first, [centred, centred]): the same are "
+            "needed."
         )
     norms = [
         np.linalg.norm([norm.gain - true.gain, norm.offset - true.offset]) / np.linalg.norm(true.gain)

@@ -1,4 +1,4 @@
-"""Neurons from a map of the sphere of which only directions are known: a post-norm block, its first norm in the past."""
+"""Neurons from a map of the sphere of which only directions are known, as behind the last norm of a post-norm block."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -19,7 +19,7 @@ class Directions(Sphere):
     """f(n) = r(n) w(n) with a network w(n) and an unknown r: answers themselves, for n of any length."""
 
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """f at points of the sphere, a query each."""
+        """The f at points of the sphere, a query each."""
         return self.ask(n.reshape(-1, self.dim)).reshape(n.shape)
 
 
@@ -35,14 +35,16 @@ class _Reading:
     gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
     tried: int = 12  #: neurons whose profiles tell the activation
     rounds: int = 3  #: of profiles and lengths in turn
-    misfit: float = 0.05  #: the largest of a profile, relative to the median of profiles: the fit repairs the rest
+    misfit: float = (
+        0.05  #: the largest of a profile, relative to the median of profiles: the fit repairs the rest
+    )
 
 
 _READING = _Reading()
 
 
 def read_directions(sphere: Directions, rng: np.random.Generator, recorder: Recorder) -> TokenMap | None:
-    """u and a of the neurons of w, to 1e-3 and up to their signs; None if w is no network.
+    """The u and a of the neurons of w, to 1e-3 and up to their signs; None if w is no network.
 
     1. Along a frame orthogonal to a great circle, f_ab = r w_ab + (r_a / r) f_b + (r_b / r) f_a + (...) f. Outputs off
        the span of f and all f_a show w_ab alone: sums of act''(t_j) v_j (E u_j)(E u_j)^T, less a multiple of the
@@ -58,7 +60,9 @@ def read_directions(sphere: Directions, rng: np.random.Generator, recorder: Reco
     jet = read_circle(sphere, points, frame, by.step, rng)
     recorder.step("Second derivatives on a circle", points=points, frame=frame)
     vectors = vectors_of(jet.curvatures)
-    off = np.stack([_off(slopes, value) for slopes, value in zip(jet.slopes[:, :frame], jet.values, strict=True)])
+    off = np.stack(
+        [_off(slopes, value) for slopes, value in zip(jet.slopes[:, :frame], jet.values, strict=True)]
+    )
     projected = off @ vectors
     singular, right = np.linalg.svd(projected.reshape(points * d, -1), full_matrices=False)[1:]
     ratios = singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny)
@@ -78,7 +82,8 @@ def read_directions(sphere: Directions, rng: np.random.Generator, recorder: Reco
     strongest = np.argsort(-np.linalg.norm(weights, axis=0))[: by.tried]
     smooth = [kind for kind in get_args(Activation) if kind != "relu"]
     tried = {
-        kind: np.median(_profiles(kind, weights[:, strongest], waves[strongest], lengths)[3]) for kind in smooth
+        kind: np.median(_profiles(kind, weights[:, strongest], waves[strongest], lengths)[3])
+        for kind in smooth
     }
     kind = min(smooth, key=lambda name: float(tried[name]))
     sizes, a, lengths, misfit = _profiles(kind, weights, waves, lengths)
@@ -135,9 +140,7 @@ def _along_circle(
         turned = (mixed[at] - across[:, None] * radius * jet.tangents[at]) @ off
         direction = (-np.sin(jet.angles[at]), np.cos(jet.angles[at]))
         own = (seen.T @ v.T) * parallel * np.outer(weights[at], weights[at])
-        by_turned, by_slopes = (
-            weights[at] * np.sum((x @ y) * seen.T, axis=1) for y in (turned, slopes)
-        )
+        by_turned, by_slopes = (weights[at] * np.sum((x @ y) * seen.T, axis=1) for y in (turned, slopes))
         border = np.concatenate([direction[0] * by_slopes, direction[1] * by_slopes])
         gram[: 2 * h, : 2 * h] += np.kron(np.outer(direction, direction), own)
         gram[: 2 * h, 2 * h + at] = gram[2 * h + at, : 2 * h] = border
@@ -199,7 +202,7 @@ def _assembled(
     in_plane: Float[np.ndarray, "h 2"],
     a: Float[np.ndarray, " h"],
 ) -> TokenMap:
-    """u in all directions, from first derivatives off f, where they are linear in u_j |v_j| and the linear part."""
+    """The neurons; first derivatives off f are linear in u_j |v_j| and the linear part."""
     (p, d, q, _), h = jet.curvatures.shape, len(v)
     t = in_plane @ np.array([np.cos(jet.angles), np.sin(jet.angles)]) + a[:, None]
     slope, bend = activation(kind, t, derivative=True), curvature(kind, t)

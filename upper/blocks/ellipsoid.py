@@ -1,4 +1,4 @@
-"""The norm behind a post-norm block: its outputs lie in a hyperplane and on an ellipsoid, which tell gain and offset."""
+"""The last norm of a post-norm block: outputs lie in a hyperplane and on an ellipsoid, which tell gain and offset."""
 
 from dataclasses import dataclass, replace
 
@@ -43,9 +43,7 @@ class Ellipsoid:
         centre = solved[:-2]
         radius2 = float(solved[-2] + centre @ centre)
         grown = np.sqrt(radius2 / d)
-        moved = replace(
-            self, gain=self.gain * grown, offset=self.offset + self.gain * (centre @ self.basis)
-        )
+        moved = replace(self, gain=self.gain * grown, offset=self.offset + self.gain * (centre @ self.basis))
         return moved, max(float(solved[-1]) / radius2, 0.0)
 
 
@@ -59,7 +57,8 @@ def mean_zero(d: int) -> Float[np.ndarray, "D d"]:
 def find_ellipsoid(ask: Ask, dim: int, rng: np.random.Generator) -> Ellipsoid | None:
     """Gain, up to one sign, and offset of the last norm, up to eps; None if answers are not behind a LayerNorm.
 
-    4 d + 2 queries. n2(w) has mean 0, so outputs lie in a hyperplane with the normal 1 / gain; divided by gain, they lie on a sphere.
+    n2(w) has mean 0, so outputs lie in a hyperplane with the normal 1 / gain; divided by gain, they lie on a sphere.
+    4 d + 2 queries.
     """
     far = ask(_FAR * np.array([[1.0], [2.0]]) * rng.standard_normal(dim))
     if not np.linalg.norm(far[1] - far[0]) <= _ROUND * np.linalg.norm(far[0]):
@@ -78,4 +77,6 @@ def find_ellipsoid(ask: Ask, dim: int, rng: np.random.Generator) -> Ellipsoid | 
     radius = np.sqrt(solved[-1] + centre @ centre)
     if np.abs(np.linalg.norm(q - centre, axis=1) / radius - 1).max() > _ROUND:
         return None
-    return Ellipsoid(radius / (np.sqrt(dim) * normal), (centre @ basis + heights.mean() / dim) / normal, basis)
+    return Ellipsoid(
+        radius / (np.sqrt(dim) * normal), (centre @ basis + heights.mean() / dim) / normal, basis
+    )

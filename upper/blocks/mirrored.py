@@ -8,8 +8,10 @@ from upper.blocks.ellipsoid import Ellipsoid
 from upper.blocks.peel import NoPreimage
 from upper.blocks.summed_map import SummedMap
 
-# Turns of directions and lengths: lengths count in n(y) up to eps only. A sum along x A + b to this is x A + b.
-_TURNS, _ALONG = 3, 1e-9
+# Turns of directions and lengths: lengths count in n(y) up to eps only.
+_TURNS = 3
+# Least squares leave less of the difference where preimages are right; directions with this cosine, less 1, are equal.
+_AGREE, _EQUAL = 1e-3, 1e-14
 # Where heads may attend, as shares of the other token, when the first does not lead to a preimage
 _SHARES = (0.5, 0.1, 0.9, 0.3, 0.7, 0.0, 1.0)
 
@@ -54,37 +56,49 @@ class Mirrored(ValueOracle):
         layer = (y - own @ self._last.basis.T) @ self._last.basis
         return np.stack([layer[:n], layer[n:]], axis=1)
 
-    def _sums(self, equal: np.ndarray, delta: np.ndarray, ahead: np.ndarray, mirrored: np.ndarray) -> np.ndarray:
+    def _sums(
+        self, equal: np.ndarray, delta: np.ndarray, ahead: np.ndarray, mirrored: np.ndarray
+    ) -> np.ndarray:
         moved = delta @ (self._linear - self._last.basis.T)
-        size = np.linalg.norm(equal, axis=1)
         y = equal.copy()
-        todo = np.flatnonzero(np.linalg.norm(moved, axis=1) > _ALONG * size)
+        todo = np.flatnonzero(np.any(moved != 0, axis=1))
         for share in _SHARES:
-            rows = equal[todo], moved[todo]
-            starts = rows[0] + share * rows[1], rows[0] - (1 - share) * rows[1]
-            y[todo] = self._pair(*starts, rows[1], ahead[todo], mirrored[todo])
-            lost = ~np.isfinite(y[todo]).all(axis=1)
-            todo = todo[lost]
+            starts = equal[todo] + share * moved[todo], equal[todo] - (1 - share) * moved[todo]
+            found, right = self._pair(*starts, moved[todo], ahead[todo], mirrored[todo])
+            y[todo[right]] = found[right]
+            todo = todo[~right]
             if not len(todo):
                 return y
-        raise NoPreimage("An answer has no preimage near its token.")
+        # of a causal layer the first row is that of equal tokens
+        expected = self._g.between(equal[todo])
+        cosine = np.sum(expected * ahead[todo], axis=1) / (
+            np.linalg.norm(expected, axis=1) * np.linalg.norm(ahead[todo], axis=1)
+        )
+        if np.any(1 - cosine > _EQUAL):
+            raise NoPreimage("An answer has no preimage near its token.")
+        return y
 
     def _pair(
         self, plus: np.ndarray, minus: np.ndarray, moved: np.ndarray, ahead: np.ndarray, mirrored: np.ndarray
-    ) -> np.ndarray:
-        """The sums of tokens with their partner, from those that differ from them by `moved`."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of tokens with their partner, which are those of the mirrored ones and `moved`; and which are right."""
+        right = np.ones(len(plus), dtype=bool)
         for _ in range(_TURNS):
-            plus, minus = (
-                self._g.inverse(shown, np.linalg.norm(start, axis=1), start)
+            rows = np.flatnonzero(right)
+            both = [
+                self._g.inverse(shown[rows], np.linalg.norm(start[rows], axis=1), start[rows])
                 for shown, start in ((ahead, plus), (mirrored, minus))
-            )
-            # a plus - b minus = moved, by least squares
-            pp, mm, pm = (np.sum(u * v, axis=1) for u, v in ((plus, plus), (minus, minus), (plus, minus)))
-            p, m = np.sum(plus * moved, axis=1), np.sum(minus * moved, axis=1)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                determinant = pp * mm - pm**2
-                a, b = (mm * p - pm * m) / determinant, (pm * p - pp * m) / determinant
-                good = (a > 0) & (b > 0)
-            a, b = np.where(good, a, np.nan), np.where(good, b, np.nan)
-            plus, minus = a[:, None] * plus, b[:, None] * minus
-        return plus
+            ]
+            usable = np.isfinite(both[0] + both[1]).all(axis=1)
+            right[rows[~usable]] = False
+            rows = rows[usable]
+            p, m = (sums[usable] for sums in both)
+            # the lengths a, b with a p - b m = moved, by least squares
+            basis = np.stack([p, -m], axis=2)
+            basis /= np.linalg.norm(basis, axis=1, keepdims=True)
+            lengths = np.linalg.pinv(basis) @ moved[rows, :, None]
+            plus[rows], minus[rows] = (basis * np.swapaxes(lengths, 1, 2) * [1.0, -1.0]).transpose(2, 0, 1)
+            rest = np.linalg.norm(plus[rows] - minus[rows] - moved[rows], axis=1)
+            agree = rest < _AGREE * np.linalg.norm(moved[rows], axis=1)
+            right[rows] = agree & (lengths[:, :, 0] > 0).all(axis=1)
+        return plus, right

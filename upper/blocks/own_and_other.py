@@ -1,4 +1,4 @@
-"""What stands before a post-norm block's first norm, from two tokens: derivatives by a token itself and by the other."""
+"""What stands before the first norm of a post-norm block: derivatives by a token itself and by another one."""
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +13,7 @@ _POINTS = 3
 def attended(
     oracle: ValueOracle, basis: Float[np.ndarray, "D d"], rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "d D"], Float[np.ndarray, " D"]]:
-    """A and b along `basis`, where a block is any function f(y) of y = x + F(X), row by row: y = x A + b for equal tokens.
+    """A and b along `basis`, for any function f(y), row by row, of y = x + F(X): x A + b for equal tokens.
 
     At equal tokens the softmax has no first derivative that counts: dy = dx_own + dx_1 W / k + ... + dx_k W / k with
     the sum W of the W_i. So the derivative by a token itself, less that by another one, is f' whatever the heads are;

@@ -74,9 +74,7 @@ def between_norms(
     recorder.step("Signs and first gain", off=off)
     if off > _RULES.signs:
         return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, _norm(last, eps)
-    g, bias, error = fit_short(
-        SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng
-    )
+    g, bias, error = fit_short(SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng)
     recorder.step("First eps", eps=g.eps, error=error)
     parts = FeedForward(
         (network.u @ last.basis).T / gain[:, None],
@@ -112,9 +110,7 @@ def _norm(last: Ellipsoid, eps: float) -> Norm:
     return Norm(last.gain, last.offset, eps)
 
 
-def _signs(
-    g: TokenMap, basis: Float[np.ndarray, "D d"]
-) -> tuple[TokenMap, Float[np.ndarray, " d"], float]:
+def _signs(g: TokenMap, basis: Float[np.ndarray, "D d"]) -> tuple[TokenMap, Float[np.ndarray, " d"], float]:
     """The neurons turned so that the linear part is a diagonal matrix, the first gain, on vectors of mean 0."""
     free = len(g.u) if g.activation != "tanh" else 0
     u, v = g.u[:free], g.v[:free]
@@ -130,7 +126,11 @@ def _signs(
     g = g.flipped(turned)
     gain = np.linalg.solve((basis.T @ basis) ** 2, np.sum(basis * (g.linear @ basis), axis=0))
     whole = (basis * gain) @ basis.T
-    return replace(g, linear=whole), gain, max(off, float(np.linalg.norm(g.linear - whole) / np.linalg.norm(whole)))
+    return (
+        replace(g, linear=whole),
+        gain,
+        max(off, float(np.linalg.norm(g.linear - whole) / np.linalg.norm(whole))),
+    )
 
 
 def _attention(

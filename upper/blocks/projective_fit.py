@@ -1,4 +1,4 @@
-"""A network of which only directions of outputs are known: Gauss-Newton with lengths and linear parameters eliminated."""
+"""A network of which only directions of outputs are known: Gauss-Newton, lengths and linear parameters eliminated."""
 
 from dataclasses import dataclass, replace
 

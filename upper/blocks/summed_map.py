@@ -31,7 +31,7 @@ class SummedMap:
 
     @property
     def _share(self) -> float:
-        """d / D: means are over d coordinates, of which only D are here."""
+        """The ratio d / D: means are over d coordinates, of which only D are here."""
         return 1 + 1 / self.network.u.shape[1]
 
     def between(self, y: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
@@ -49,7 +49,7 @@ class SummedMap:
         w = self.network(root * n)
         size, length = (np.linalg.norm(v, axis=1)[:, None, None] for v in (w, y))
         unit = w / size[:, :, 0]
-        identity = np.eye(y.shape[1])[None]
+        identity = np.broadcast_to(np.eye(y.shape[1]), (*y.shape, y.shape[1]))
         slopes = root * self._norm.derivative(y, identity) @ self.network.jacobian(root * n)
         slopes = (slopes - (slopes @ unit[:, :, None]) * unit[:, None]) * length / size
         return slopes + (y / length[:, :, 0])[:, :, None] * unit[:, None]
@@ -81,15 +81,19 @@ def fit_short(
     d = linear.shape[0]
     back = np.linalg.pinv(linear)
     directions = rng.standard_normal((_DIRECTIONS, d - 1))
-    y = (np.sqrt(10.0 ** _POWERS)[:, None, None] * directions).reshape(-1, d - 1)
+    y = (np.sqrt(10.0**_POWERS)[:, None, None] * directions).reshape(-1, d - 1)
     answers = _unit(ask((y - bias) @ back))
     sizes = 10.0 ** np.repeat(_POWERS, _DIRECTIONS)
     misfits = []
     for eps in 10.0**_POWERS:
         near = (sizes > 0.1 * eps) & (sizes < 10 * eps)
-        misfits.append(np.linalg.norm(_unit(replace(g, eps=eps).between(y[near])) - answers[near]) / np.sqrt(near.sum()))
+        misfits.append(
+            np.linalg.norm(_unit(replace(g, eps=eps).between(y[near])) - answers[near]) / np.sqrt(near.sum())
+        )
     g = replace(g, eps=float(10.0 ** _POWERS[int(np.argmin(misfits))]))
-    x = (np.sqrt(g.eps) * 2.0 ** rng.uniform(-2, 2, (_MORE, 1)) * rng.standard_normal((_MORE, d - 1)) - bias) @ back
+    x = (
+        np.sqrt(g.eps) * 2.0 ** rng.uniform(-2, 2, (_MORE, 1)) * rng.standard_normal((_MORE, d - 1)) - bias
+    ) @ back
     answers = _unit(ask(x))
 
     def rest(g: SummedMap, bias: np.ndarray) -> np.ndarray:

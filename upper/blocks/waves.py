@@ -86,7 +86,10 @@ def _descend(
         new_cost = np.sum(new[0] ** 2, axis=1)
         better = new_cost < cost
         p = np.where(better[:, None], p + step, p)
-        state = tuple(np.where(better[:, None], a, b) for a, b in zip(new, state, strict=True))
+        rest, t, unit, size, factor = (
+            np.where(better[:, None], a, b) for a, b in zip(new, state, strict=True)
+        )
+        state = rest, t, unit, size, factor
         cost = np.where(better, new_cost, cost)
         damping = np.where(better, np.maximum(damping / 4, 1e-12), np.minimum(4 * damping, 1e6))
     pick = int(cost.argmin())
