@@ -81,7 +81,7 @@ class Mirrored(ValueOracle):
     def _pair(
         self, plus: np.ndarray, minus: np.ndarray, moved: np.ndarray, ahead: np.ndarray, mirrored: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The sums of tokens with their partner, which are those of the mirrored ones and `moved`; and which are right."""
+        """The sums of tokens with their partner, those of the mirrored ones and `moved`, and which are right."""
         right = np.ones(len(plus), dtype=bool)
         for _ in range(_TURNS):
             rows = np.flatnonzero(right)
