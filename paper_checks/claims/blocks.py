@@ -299,7 +299,9 @@ def directions(scale: Scale, rng: Generator, *, kept: int = 0) -> Iterator[Compa
     values, vectors = np.linalg.eigh(matrix)
     lengths, true = vectors[:, 0], np.linalg.norm(net(points), axis=1)
     yield at_most("the least eigenvalue over the next", float(abs(values[0]) / values[1]), 1e-8)
-    yield at_most("1 less the cosine of lengths", 1 - float(abs(lengths @ true) / np.linalg.norm(true)), 1e-10)
+    yield at_most(
+        "1 less the cosine of lengths", 1 - float(abs(lengths @ true) / np.linalg.norm(true)), 1e-10
+    )
 
 
 @claim("blocks/mirrored", source=f"{_NORMS}, Theorem 8", basis=Basis.PROVED, fault={"moved": 0.5})

@@ -51,13 +51,16 @@ class BlockByQueries(LearnerBase):
 
     Notes
     -----
-    Derived here. Heads, width, activation and residuals are found.
+    Derived here. Heads, width, activation, residuals and norms are found.
 
     1. Equal tokens show a map g of one token, a network with z = x A + b and A = I + sum_i W_i. It is read as
        `FeedForwardByQueries` reads one, but for A and the signs (`read_token_map`).
     2. Two tokens and their mirror images give linear equations for A, whatever the heads are; they fix the signs
        (`pairs`).
     3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
+
+    Blocks with norms take other ways (`behind_norms`, `between_norms`). Of one whose answers are those of a norm but
+    that is not read, the details are this `attention.Norm`.
 
     The layer of the fit, and its details, are the `attention.Block`, with no bias b where both residuals are there:
     then only b1 + b W1 and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix
