@@ -227,7 +227,8 @@ def ball(scale: Scale, rng: Generator, *, power: float = 0.5) -> Iterator[Compar
 
 def _post_norm(dim: int, width: int, rng: Generator) -> Block:
     """A block with norms behind its sums, eps = 0, and no gain of the first one."""
-    norms = Norm.plain(dim, 0.0), Norm(*rng.uniform(0.5, 1.5, (2, dim)), 0.0)
+    gain, offset = rng.uniform(0.5, 1.5, (2, dim))
+    norms = Norm.plain(dim, 0.0), Norm(gain, offset, 0.0)
     return replace(make_nice_block(heads=3, dim=dim, width=width, rng=rng), norms=norms, norm_first=False)
 
 

@@ -29,7 +29,6 @@ class _Reading:
 
     step: float = 2e-3  #: an angle: truncation of 4e-6 and rounding of 1e-9 in second differences
     width: int = 4  #: the largest number of neurons over d that frame and centres have room for
-    frame: float = 0.62  #: the largest share of outputs that a frame takes off
     points: int = 16
     spare: float = 1.5  #: outputs at all centres, for each of the dimensions that are spanned
     gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
@@ -43,7 +42,9 @@ class _Reading:
 _READING = _Reading()
 
 
-def read_directions(sphere: Directions, rng: np.random.Generator, recorder: Recorder) -> TokenMap | None:
+def read_directions(
+    sphere: Directions, share: float, rng: np.random.Generator, recorder: Recorder
+) -> TokenMap | None:
     """The u and a of the neurons of w, to 1e-3 and up to their signs; None if w is no network.
 
     1. Along a frame orthogonal to a great circle, f_ab = r w_ab + (r_a / r) f_b + (r_b / r) f_a + (...) f. Outputs off
@@ -53,9 +54,12 @@ def read_directions(sphere: Directions, rng: np.random.Generator, recorder: Reco
     3. What is left of f_ab gives r_a / r, and with second derivatives along the circle its logarithmic derivative
        there, and u_j on the plane of the circle. So r is known along the circle, and act'' too (`fit_waves`).
     4. First derivatives are linear in the rest.
+
+    The frame takes off at most this share of the outputs: a larger frame has room for more neurons, and needs more
+    centres.
     """
     by, d = _READING, sphere.dim
-    frame = min(int(np.ceil(2 * np.sqrt(by.width * d + 1))), int(by.frame * d))
+    frame = min(int(np.ceil(2 * np.sqrt(by.width * d + 1))), int(share * d))
     points = max(by.points, 2 * int(np.ceil(by.spare * by.width * d / (d - frame - 1) / 2)))
     jet = read_circle(sphere, points, frame, by.step, rng)
     recorder.step("Second derivatives on a circle", points=points, frame=frame)

@@ -60,7 +60,7 @@ class BlockByQueries(LearnerBase):
     3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
 
     Blocks with norms take other ways (`behind_norms`, `between_norms`). Of one whose answers are those of a norm but
-    that is not read, the details are this `attention.Norm`.
+    that is not read whole, the details are what is found (`PostNormPart`).
 
     The layer of the fit, and its details, are the `attention.Block`, with no bias b where both residuals are there:
     then only b1 + b W1 and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix

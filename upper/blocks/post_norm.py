@@ -23,13 +23,24 @@ from upper.value_queries import ByQueries
 
 
 @dataclass(frozen=True)
+class PostNormPart:
+    """What is found of a post-norm block that is not read whole."""
+
+    last: Norm
+    first: Norm | None = None
+    network: FeedForward | None = None
+
+
+@dataclass(frozen=True)
 class _Rules:
     """What counts in the steps; all were measured on nice blocks."""
 
     length: float = 1e7  #: of tokens on the sphere: eps counts nothing there, nor does an error of b of 1e-5
     queries: float = 1.5  #: of points of the sphere, for every unknown over d
     more: int = 20
-    circles: int = 3  #: great circles, until the fit is right
+    #: shares of the outputs that the frame of a great circle takes off, until the fit is right: the last has room for
+    #: 4 d neurons from d = 24 on
+    frames: tuple[float, ...] = (0.62, 0.62, 0.87)
     turns: int = 4  #: of a fit of the network and one of gain, offset and eps: two are enough
     enough: float = 0.5  #: a turn that leaves more than this share of the error is the last
     exact: float = 1e-11
@@ -47,8 +58,8 @@ _RULES = _Rules()
 
 def between_norms(
     oracle: ValueOracle, last: Ellipsoid, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | NoNetwork, Verdict, Norm]:
-    """The block before a norm, or why there is none; the verdict by fresh queries; and the last norm."""
+) -> tuple[Block | NoNetwork, Verdict, PostNormPart]:
+    """The block before a norm, or why there is none; the verdict by fresh queries; and what is found in any case."""
     ended = Verdict(Outcome.NO_BLOCK)
     linear, bias = attended(oracle, last.basis, rng)
     back = np.linalg.pinv(linear)
@@ -59,8 +70,8 @@ def between_norms(
 
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), d - 1, centred=False)
-    for _ in range(_RULES.circles):
-        start = read_directions(sphere, rng, recorder)
+    for share in _RULES.frames:
+        start = read_directions(sphere, share, rng, recorder)
         if start is None:
             continue
         network, fitted, eps, error = _fitted(start, last, far, rng, recorder)
@@ -68,14 +79,14 @@ def between_norms(
             last = fitted
             break
     else:
-        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, _norm(last, 0.0)
+        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, 0.0))
     unit = np.sqrt((d - 1) / d)  # n has the length sqrt(d)
     network, gain, off = _signs(
         replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
     )
     recorder.step("Signs and first gain", off=off)
     if off > _RULES.signs:
-        return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, _norm(last, eps)
+        return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, eps))
     g, bias, error = fit_short(SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng)
     recorder.step("First eps", eps=g.eps, error=error)
     parts = FeedForward(
@@ -88,7 +99,9 @@ def between_norms(
     norms = Norm(gain, np.zeros(d), g.eps), _norm(last, eps)
     accuracies = [max(_RULES.least, factor * error) for factor in _RULES.amplified]
     peeled = Mirrored(oracle, last, g, linear, bias)
-    return *_attention(oracle, peeled, accuracies, parts, norms, rng, recorder), norms[1]
+    return *_attention(oracle, peeled, accuracies, parts, norms, rng, recorder), PostNormPart(
+        norms[1], norms[0], parts
+    )
 
 
 def _fitted(

@@ -16,8 +16,10 @@ class _Rules:
 
     steps: int = 20
     exact: float = 1e-13
-    enough: float = 0.9  #: a step that leaves more than this share of the error is the last
-    slow: float = 0.3  #: one that leaves more than this asks for a new factorisation
+    #: a step that leaves more than this share of the error is the last, of an error that is small or not
+    enough: tuple[float, float] = (0.5, 0.95)
+    small: float = 1e-5
+    slow: float = 0.2  #: one that leaves more than this asks for a new factorisation
     ridge: float = 1e-12  #: of the scaled normal matrix
 
 
@@ -72,7 +74,7 @@ def fit_directions(
         share = new.error / state.error
         if share < 1:
             g, state = moved, new
-        if share > _RULES.enough:
+        if share > _RULES.enough[state.error > _RULES.small]:
             break
         if share > _RULES.slow:
             factor = None

@@ -189,9 +189,18 @@ def test_a_new_layer_of_pytorch_is_read_whole():
     assert block_errors(fit.details, Block.from_torch(module)).worst < 1e-6
 
 
+def test_of_three_tokens_all_but_the_attention_is_found():
+    block = post_norm(0)
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=3), rng=0)
+    assert fit.outcome is Outcome.NOT_SEPARATED
+    part = fit.details
+    found = Block(block.layer, part.network, norms=(part.first, part.last), norm_first=False)
+    assert block_errors(found, block).worst < 1e-8
+
+
 def test_of_a_block_of_relu_the_last_norm_is_found():
     block = post_norm(12, kind="relu")
     fit = BlockByQueries().fit(ValueOracle(block, tokens=2), rng=0)
     assert fit.outcome is Outcome.NO_BLOCK
-    gain = fit.details.gain
+    gain = fit.details.last.gain
     np.testing.assert_allclose(gain * np.sign(gain.sum()), block.norms[1].gain, rtol=1e-3)
