@@ -61,7 +61,7 @@ def cells(scale: Scale) -> list[Parameters]:
 
 
 def measure(*, rng: Generator, draws: int, **cell: Any) -> Mapping[str, Any]:
-    """The medians over layers; for the ratio to the simple law the mean, with the half-width of its 95 % interval."""
+    """The medians over layers; for the ratio to the formula the mean, with the half-width of its 95 % interval."""
     layers = [_learn(stream, **cell) for stream in rng.spawn(draws)]
     medians = {name: median(layers, name) for name in layers[0]}
     if ratios := values(layers, "ratio"):
@@ -87,7 +87,7 @@ def _learn(
         return {name: errors[name] for name in (*_PHASES, "error")}
     measured = {
         "error": errors["error"],
-        "ratio": errors["error"] ** 2 / _simple_law(heads, tokens, dim, level, examples),
+        "ratio": errors["error"] ** 2 / _large_sample_error(heads, tokens, dim, level, examples),
     }
     if kind == "newton" and 2 * layer.theta.size <= _MOST_UNKNOWNS:
         law = squared_law(layer, inputs.sample(examples, rng=for_law), truth.x) * examples * tokens * dim
@@ -118,8 +118,8 @@ def fit_errors(
     return errors, truth
 
 
-def _simple_law(heads: int, tokens: int, dim: int, level: float, examples: int) -> float:
-    """The squared relative error by the simple law: unknowns over equations, times the squared noise."""
+def _large_sample_error(heads: int, tokens: int, dim: int, level: float, examples: int) -> float:
+    """The squared relative error by the large-sample formula: unknowns over equations, times the squared noise."""
     return level**2 * 2 * heads * dim / (examples * tokens)
 
 
@@ -198,7 +198,7 @@ def tables(rows: Sequence[Row]) -> dict[str, Table]:
         "newton": table(
             _newton(rows),
             size | {"floors of examples": "floors"},
-            {"excess / simple law": _with_interval, "covariance / simple law": "law"},
+            {"excess / formula": _with_interval, "covariance / formula": "law"},
         ),
         "phases": table(
             chosen(rows, kind="phases"),
@@ -213,10 +213,10 @@ def figure(rows: Sequence[Row]) -> Any:
     noisy = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
     most = max(row["examples"] for row in chosen(noisy, kind="newton"))
     newton = chosen(noisy, kind="newton", examples=most)
-    law = {row["level"]: _simple_law(2, 2, 16, row["level"], most) ** 0.5 for row in newton}
+    formula = {row["level"]: _large_sample_error(2, 2, 16, row["level"], most) ** 0.5 for row in newton}
     curves = {
         f"Newton, {most} examples": curve(newton, "level", "error"),
-        "simple law": law.items(),
+        "large-sample formula": formula.items(),
         **{
             f"phases: {title}": curve(chosen(noisy, kind="phases"), "level", name)
             for name, title in _PHASES.items()
