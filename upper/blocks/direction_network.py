@@ -29,6 +29,7 @@ class _Reading:
 
     step: float = 2e-3  #: an angle: truncation of 4e-6 and rounding of 1e-9 in second differences
     width: int = 4  #: the largest number of neurons over d that frame and centres have room for
+    least: int = 2  #: directions of a frame
     points: int = 16
     spare: float = 1.5  #: outputs at all centres, for each of the dimensions that are spanned
     gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
@@ -59,7 +60,9 @@ def read_directions(
     centres.
     """
     by, d = _READING, sphere.dim
-    frame = min(int(np.ceil(2 * np.sqrt(by.width * d + 1))), int(share * d))
+    frame = min(int(np.ceil(2 * np.sqrt(by.width * d + 1))), int(share * d), d - 2)
+    if frame < by.least:
+        return None
     points = max(by.points, 2 * int(np.ceil(by.spare * by.width * d / (d - frame - 1) / 2)))
     jet = read_circle(sphere, points, frame, by.step, rng)
     recorder.step("Second derivatives on a circle", points=points, frame=frame)
