@@ -53,14 +53,6 @@ def test_slow_tests_of_the_packages_touched_are_taken(taken, monkeypatch):
     assert taken(touched="lwe,sq,upper") == ["fast", names[0], names[2]]
 
 
-def test_of_many_slow_tests_touched_each_run_takes_the_next_part(taken, hooks, monkeypatch):
-    names = [f"tests/upper/test_a.py::test[{number}]" for number in range(200)]
-    monkeypatch.setitem(globals(), "NAMES", names)
-    parts = [taken(touched="upper", sixth=7 + number)[1:] for number in range(-(-200 // hooks.MOST_TOUCHED))]
-    assert all(len(part) < 1.3 * (hooks.MOST_TOUCHED + 200 / 6) for part in parts)
-    assert {name for part in parts for name in part} == set(names)
-
-
 def test_what_passed_is_kept_and_left_out_unless_it_does_more_with_the_extras(taken, hooks, tmp_path):
     passed = tmp_path / "passed"
     kept = hooks._Passed(passed)

@@ -168,16 +168,6 @@ class TestMaps:
         if kept == d:
             np.testing.assert_array_equal(cut.theta, whole.theta)
 
-    def test_logits_are_those_of_queries_and_keys_up_to_a_number_a_row(self):
-        maps = random_maps(1, 6)
-        x = np.random.default_rng(2).normal(size=(3, 6))
-        layer = convert_projections(maps, heads=2).layer
-        query, key = x @ maps.query.T + maps.query_bias, x @ maps.key.T + maps.key_bias
-        for head, part in enumerate((slice(0, 3), slice(3, 6))):
-            wanted = query[:, part] @ key[:, part].T / 3**0.5
-            apart = layer.logits(x)[head] - wanted
-            np.testing.assert_allclose(apart, apart[:, :1] + np.zeros(3), rtol=0, atol=TOLERANCE)
-
     @pytest.mark.bad_input
     def test_wrong_maps(self):
         maps = random_maps(0, 6)

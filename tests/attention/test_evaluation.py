@@ -159,6 +159,7 @@ def test_a_success_states_its_error_rate_and_no_other_outcome_does(learner):
         assert fit.held_out_error >= 0
 
 
+@pytest.mark.slow
 def test_fresh_examples_of_a_tiny_domain_confirm_nothing_and_those_of_a_large_one_do():
     pytest.importorskip("torch", reason="torch is not installed")
     learner = GradientDescent(1, optimizer="sgd", work=2000, batch=32, tolerance=0.05)

@@ -72,7 +72,7 @@ class TestRoundTrip:
         tensors=st.dictionaries(st.text("abcxyz.é_/", min_size=1, max_size=5), an_array, max_size=4),
         metadata=st.dictionaries(st.text("abc\0é", max_size=4), json_values, max_size=3),
     )
-    @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     def test_tensors_and_metadata_bit_for_bit(self, tmp_path, tensors, metadata):
         path = tmp_path / "some.safetensors"
         write_tensors(path, "some", tensors, metadata)
@@ -266,13 +266,6 @@ class TestDamaged:
                     read(tmp_path / name)
                 assert one_sentence(error, tmp_path / name)
 
-    def test_a_sparse_file_of_a_terabyte_is_refused_by_its_header(self, tmp_path):
-        path = tmp_path / "sparse.safetensors"
-        path.write_bytes(assemble({"a": F64}, EIGHT))
-        os.truncate(path, 2**40)
-        with pytest.raises(FileFormatError, match="no valid safetensors file"):
-            read_arrays(path)
-
     def test_kind(self, tmp_path, layer_file):
         assert read_tensors(layer_file, kind="layer").kind == "layer"
         with pytest.raises(FileFormatError, match="of kind 'layer' where 'instance' is needed"):
@@ -336,16 +329,6 @@ def flip_bytes(content, rng):
     return bytes(content)
 
 
-def truncate(content, rng):
-    return content[: rng.integers(0, len(content))]
-
-
-def splice(content, rng):
-    first, last, place = *np.sort(rng.integers(0, len(content), size=2)), rng.integers(0, len(content))
-    kept = content[place + (0 if rng.random() < 0.5 else last - first) :]
-    return content[:place] + content[first:last] + kept
-
-
 def edit_header(content, rng):
     """Replace, drop or rename a field of the header, or of an entry of it."""
     header, data = take_apart(content)
@@ -373,7 +356,7 @@ NASTY = [
     [2**62, 2**62, 0],
     '{"format":1,"kind":"layer"}',
 ]
-MUTATIONS = [flip_bytes, truncate, splice, edit_header]
+MUTATIONS = [flip_bytes, edit_header]
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS)

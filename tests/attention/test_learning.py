@@ -20,6 +20,7 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
+from attention.learning import apart
 
 LAYER = make_nice_layer(heads=2, dim=3, rng=0)
 INPUTS = BooleanInputs(2, 3)
@@ -146,9 +147,11 @@ def test_the_budget_is_the_smaller_of_what_is_asked_for_and_what_is_left():
         check_budget(Wants(7, least=5), four)
 
 
-def test_four_outcomes_are_successes():
-    floors = {Outcome.PRECISION_FLOOR, Outcome.NOISE_FLOOR}
-    assert {one for one in Outcome if one.succeeded} == {Outcome.EXACT, Outcome.REACHED_TOLERANCE} | floors
+def test_the_stream_of_a_learner_differs_by_its_seed_and_from_that_of_a_target_of_its_seed():
+    streams = [
+        one for seed in (1, 2) for one in (np.random.default_rng(seed), apart(np.random.default_rng(seed)))
+    ]
+    assert len({one.random() for one in streams}) == 4
 
 
 @pytest.mark.bad_input

@@ -58,6 +58,7 @@ LEARNERS = [
     upper.LinearBaseline(examples=10**7),
     upper.OneGradientStep(examples=10**7),
     upper.SixPhase(heads=2),
+    upper.LinearAttentionLearner(examples=10**7),
 ]
 
 

@@ -10,22 +10,6 @@ from hypothesis import strategies as st
 from lower import query_lower_bound
 from lower.bounds import eliminated_per_query, exact_fraction
 
-TOLERANCES = (0.9, 0.5, 0.3, 0.1, 0.05)
-QUERIES = {
-    (10, 2): (36, (35, 12, 4, 1, 1)),
-    (20, 3): (969, (968, 323, 88, 10, 3)),
-    (30, 4): (23751, (23750, 7917, 2160, 240, 60)),
-    (40, 3): (9139, (9138, 3046, 831, 93, 23)),
-    (40, 4): (82251, (82250, 27417, 7478, 831, 207)),
-}
-
-
-@pytest.mark.parametrize(("d", "bits"), QUERIES)
-def test_query_lower_bounds_of_the_parity_families(d, bits):
-    targets, queries = QUERIES[d, bits]
-    assert math.comb(d - 1, bits) == targets
-    assert tuple(query_lower_bound(targets, tau) for tau in TOLERANCES) == queries
-
 
 @given(st.integers(2, 3000))
 def test_a_tolerance_of_one_over_root_is_exact_whatever_its_form(root):
@@ -40,12 +24,6 @@ def test_a_float_stands_for_the_decimal_it_prints(thousandths):
     decimal = Fraction(thousandths, 10_000)
     for given_as in (thousandths / 10_000, np.float64(thousandths / 10_000), str(thousandths / 10_000)):
         assert eliminated_per_query(given_as) == math.ceil(1 / decimal**2) - 1
-
-
-def test_a_randomised_learner_may_save_its_failures():
-    assert query_lower_bound(9139, 0.1, success="2/3") == math.ceil((Fraction(2, 3) * 9139 - 1) / 99)
-    assert query_lower_bound(1, 0.1) == 0
-    assert query_lower_bound(1, 0.1, success=0.5) == 0
 
 
 @given(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from honest import ALIKE, HONEST, honest
 
 from attention import FileFormatError
 from attention.files import read_tensors, write_tensors
 from lower import Key, Status, Word, load_instance, save_instance, verify_instance
 from lower.instance_files import unknown_entries
+from tests.lower.honest import ALIKE, HONEST, honest
 
 pytestmark = pytest.mark.bad_input
 OLD = zipfile.ZipFile(Path(__file__).parent / "files_of_f6c6ba7.zip")

@@ -4,6 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import hadamard
 
 from lower import SecretPairs, all_sign_matrices
 from lower.walsh import walsh_hadamard
@@ -29,8 +32,6 @@ FAMILIES = (
     TokenParityFamily(dim=4, tokens=3, bits=2),
     TokenParityFamily(dim=5, tokens=3, bits=1),
 )
-PARITY = ParityFamily(dim=12, bits=3).secret_pairs
-SPREAD = ProfileFamily.bump(dim=12, bits=6).secret_pairs
 
 
 def enumerated_pairs(family):
@@ -101,21 +102,14 @@ def test_pairs_of_every_family_are_those_of_full_enumeration(family):
         )
 
 
-def test_parities_have_one_term_for_each_number_of_samples():
-    targets = math.comb(11, 3)
-    for samples, degree in product((5, 1000), (7, 8, 15, 16, 40)):
-        touched = range(1, min(samples, degree // 8) + 1)
-        wanted = sum(Fraction(math.comb(samples, t), 2**t * targets) for t in touched)
-        assert PARITY.squared_advantage(samples=samples, degree=degree) == wanted
-
-
 def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
-    secrets = ParityFamily(dim=12, bits=3).secrets
+    family = ParityFamily(dim=12, bits=3)
+    secrets, pairs = family.secrets, family.secret_pairs
     for samples in (3, 30, 300):
         over_sets = statistical_dimension(reference_gram(secrets), Fraction(1, samples)).value
-        assert PARITY.statistical_dimension(samples=samples) == pytest.approx(math.sqrt(over_sets))
-    assert PARITY.statistical_dimension(samples=2) == math.inf
-    assert PARITY.statistical_dimension(samples=331) == 0
+        assert pairs.statistical_dimension(samples=samples) == pytest.approx(math.sqrt(over_sets))
+    assert pairs.statistical_dimension(samples=2) == math.inf
+    assert pairs.statistical_dimension(samples=331) == 0
 
 
 @pytest.mark.bad_input
@@ -130,3 +124,17 @@ def test_dimension_is_the_root_of_the_one_over_sets_for_orthogonal_targets():
 def test_pairs_that_are_no_law_of_label_means_are_refused(chances, correlations, said):
     with pytest.raises(ValueError, match=said):
         SecretPairs(chances, correlations)
+
+
+@given(bits=st.integers(0, 9), batch=st.integers(1, 3), seed=st.integers(0, 2**32))
+def test_the_transform_is_the_average_against_every_character(bits, batch, seed):
+    values = np.random.default_rng(seed).normal(size=(batch, 1 << bits))
+    found = walsh_hadamard(values)
+    np.testing.assert_allclose(found, values @ hadamard(1 << bits) / (1 << bits), atol=1e-12)
+    np.testing.assert_allclose(walsh_hadamard(found) * (1 << bits), values, atol=1e-12)
+
+
+def test_all_sign_matrices_are_all_of_them_once():
+    x = all_sign_matrices(2, 3)
+    assert len(np.unique(x.reshape(64, 6), axis=0)) == 64
+    assert set(np.unique(x)) == {-1.0, 1.0}

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from honest import ALIKE, HONEST, honest
 
 import lwe
 import sq
@@ -26,6 +25,7 @@ from lower import (
 )
 from lower.certificate import _TOLERANCES
 from sq import ParityFamily
+from tests.lower.honest import ALIKE, HONEST, honest
 
 
 def bent(instance, name, place, change):

@@ -9,7 +9,6 @@ from lwe import (
     PRESETS,
     TERNARY,
     LWEParameters,
-    LWRFamily,
     LWRSamples,
     known_reductions,
     make_samples,
@@ -18,7 +17,6 @@ from lwe import (
     rounded_samples,
     small_row_samples,
 )
-from lwe.residues import rounded
 
 
 def by_source(name):
@@ -38,26 +36,6 @@ def test_the_losses_of_gadget_16_by_hand():
     assert known.steps[-1].heads == 2 * 128 / 4 + 2
     assert known.rests_on == "LWE with errors uniform on 128 residues"
     assert not any(one.covers for one in (bpr, bgmrr))
-
-
-@pytest.mark.parametrize("name", ["plain-24", "covariates-24", "gadget-4", "no-wrap", "sparse-64", "toy-lwe"])
-def test_the_heads_are_the_mean_of_those_of_layers(name):
-    family = LWRFamily.of(PRESETS[name])
-    rng = np.random.default_rng(0)
-    counts = [len(family.heads_of(family.draw(rng), np.ones(1))) for _ in range(100)]
-    margin = 4 * np.std(counts) / 10 + 1  # a jump is lost or won at the ends
-    assert known_reductions(PRESETS[name]).steps[-1].heads == pytest.approx(np.mean(counts), abs=margin)
-
-
-@pytest.mark.parametrize(("q", "p", "size"), [(16, 2, 1), (17, 3, 1), (64, 8, 2), (30, 7, 2), (97, 96, 1)])
-def test_errors_of_size_b_change_at_most_2_b_p_of_q_labels(q, p, size):
-    residues = np.arange(q)
-    changed = np.zeros(q, dtype=bool)
-    for error in range(-size, size + 1):
-        changed |= rounded(residues + error, q, p) != rounded(residues, q, p)
-    assert changed.sum() <= 2 * size * p
-    if q // p >= 2 * size:
-        assert changed.sum() == 2 * size * p
 
 
 def test_rounded_errors_are_rounding_with_errors_before_it():

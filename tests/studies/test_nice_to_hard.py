@@ -42,17 +42,6 @@ def test_known_part_is_the_mean_over_all_secrets(bits):
     np.testing.assert_allclose(middle.known(_X), np.mean(outputs, axis=0), atol=1e-12)
 
 
-def test_known_part_at_the_end_is_that_of_the_parity_and_the_mean_of_parities():
-    end = point(1.0)
-    differ = _X[:, 0, 1:] * _X[:, 1, 1:]
-    parities = [differ[:, list(secret)].prod(axis=1) for secret in combinations(range(6), 3)]
-    signal = np.mean(parities, axis=0) * (_X[:, 0, 0] - _X[:, 1, 0]) / 2
-    mean = np.zeros_like(_X)
-    mean[:, 0, 0], mean[:, 1, 0] = signal, -signal
-    instance = make_parity_instance(dim=7, secret=end.secret)
-    np.testing.assert_allclose(end.known(_X), instance.known(_X) + mean, atol=1e-11)
-
-
 def test_newton_learns_the_nice_end_and_the_attention_of_the_parity_but_not_the_parity():
     cell = {"learner": "newton", "dim": 7, "bits": 3, "ends": "generic", "slope": 0.0, "draw": 0}
     nice, attention, parity = (

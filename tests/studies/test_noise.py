@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
+from studies.inputs import measure
 from studies.noise import derivative, squared_law
 
 _M, _K, _D = 2, 3, 4
@@ -43,3 +44,10 @@ def test_least_squares_has_the_covariance_of_its_law(layer, x):
     fitted = np.linalg.lstsq(rows, rng.standard_normal((x.size, 400)), rcond=1e-9)[0]
     errors = np.mean((derivative(layer, fresh).reshape(-1, _P) @ fitted) ** 2)
     assert errors == pytest.approx(squared_law(layer, x, fresh), rel=0.05)
+
+
+def test_newton_is_exact_on_every_distribution_once_it_has_enough_examples():
+    cell = {"learner": "newton", "heads": 1, "tokens": 2, "dim": 6, "examples": 81, "draws": 2}
+    for inputs in ("boolean", "gaussian", "sphere"):
+        row = measure(rng=np.random.default_rng(3), inputs=inputs, **cell)
+        assert (row["floors"], row["exact"]) == (4.5, 2)

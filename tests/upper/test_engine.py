@@ -9,22 +9,10 @@ from upper import Newton
 from upper import engine as engines
 from upper.engine import Engine, choose_engine
 
-LIBRARIES = ["numpy", "torch", "array_api_strict"]
-
 
 def _engine(library):
     xp = pytest.importorskip(library, reason=f"{library} is not installed")
     return Engine.of(xp.asarray(np.zeros(1)))
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_there_and_back_in_every_library(library):
-    engine, array = _engine(library), np.arange(6.0).reshape(2, 3)
-    array.flags.writeable = False
-    there = engine.put(array)
-    assert type(there).__module__.split(".")[0] == library
-    np.testing.assert_array_equal(to_numpy(there), array)
-    assert engine.put(array, engine.single).dtype == engine.single
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -50,20 +38,6 @@ def test_auto_is_torch_where_it_is_installed(monkeypatch):
         choose_engine("torch")
     with pytest.raises(ImportError, match="pip install torch"):
         choose_engine(device="cuda")
-
-
-def test_bfloat16_only_where_the_hardware_multiplies_it(monkeypatch):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    for there in (True, False):
-        monkeypatch.setattr(engines, "has_bfloat16", lambda device, there=there: there)
-        assert choose_engine("torch").low == (torch.bfloat16 if there else torch.float32)
-    monkeypatch.undo()
-    asked = []
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: asked.append(device) or (7, 5))
-    engines.has_bfloat16.cache_clear()
-    assert not engines.has_bfloat16("cuda:0")
-    assert asked == ["cuda:0"]
-    engines.has_bfloat16.cache_clear()
 
 
 @pytest.mark.bad_input

@@ -1,9 +1,5 @@
-"""EXACT is wrong on more inputs than `Fit.error_rate_bound` says in few fits, on distributions made to deceive.
+"""EXACT is wrong on more inputs than `Fit.error_rate_bound` says in few fits, on distributions made to deceive."""
 
-``python tests/upper/test_false_success.py 1000`` runs a thousand fits and prints a table.
-"""
-
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -146,9 +142,3 @@ def test_exact_is_seldom_wrong_on_more_inputs_than_it_says():
     total = sum(sweep(90).values(), Counter())
     assert total["exact"] > 20
     assert total["beyond"] <= 0.05 * total["exact"]
-
-
-if __name__ == "__main__":
-    found = sweep(int(sys.argv[1]), seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    for name, count in (*found.items(), ("all", sum(found.values(), Counter()))):
-        print(f"{name:16}", *(f"{count[what]:5} {what}" for what in ("fits", "exact", "wrong", "beyond")))

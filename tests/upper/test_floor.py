@@ -34,6 +34,8 @@ def test_the_unknowns_of_a_matrix_are_the_dimension_of_the_matrices_of_its_rank(
     # with one head and k = 2 tokens, the floor is unknowns / 2 for Theta while d >= 2
     assert counting_floor(heads=1, tokens=2, dim=d, rank=r) == -(-count // 2)
     assert [LayerClass(r).unknowns(heads, 2, d) for heads in (0, 1, 3)] == [0, 2 * count, 6 * count]
+    with_biases = LayerClass(r, True).unknowns(3, 4, d)
+    assert with_biases - LayerClass(r).unknowns(3, 4, d) == 3 * r + d
     if r == d:
         assert counting_floor(heads=1, tokens=2, dim=d) == -(-count // 2)
 
@@ -41,9 +43,6 @@ def test_the_unknowns_of_a_matrix_are_the_dimension_of_the_matrices_of_its_rank(
 @pytest.mark.parametrize(("m", "d", "r"), [(3, 8, 2), (4, 8, 3), (1, 5, 2)])
 def test_of_one_token_the_sum_of_the_projections_alone_is_determined(m, d, r):
     rng = np.random.default_rng(0)
-    v, o = (
-        rng.standard_normal((d, m * r)),
-        rng.standard_normal((m * r, d)),
-    )  # side by side, and below one another
+    v, o = rng.standard_normal((d, m * r)), rng.standard_normal((m * r, d))  # side by side, below one another
     tangent = np.concatenate([np.kron(np.eye(d), o), np.kron(v.T, np.eye(d))])
     assert LayerClass(r).unknowns(m, 1, d) == np.linalg.matrix_rank(tangent)

@@ -39,8 +39,10 @@ class Newton(LearnerBase):
     tolerance : float
         Relative residual on the fitted examples at which to stop.
     start : "random" or AttentionLayer
-        The first start: random heads, or the attention matrices of a layer, for example from another learner. With a
-        rank, and below three counting floors, a random first start anneals a ridge prior (see `gauss_newton`). Later
+        The first start: random heads, or the attention matrices of a layer, for example from another learner. From
+        four counting floors, the heads of large layers come from the cross-moments instead (see
+        `upper.newton.moment_start`), which take as long as about ten passes and are not counted as work. With a rank,
+        and below three counting floors, a random first start anneals a ridge prior (see `gauss_newton`). Later
         starts anneal it, unless m is "auto" or all starts so far end at one residual, which held-out examples have too.
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then

@@ -69,11 +69,11 @@ def cross_moment_values(
     """
     d = x.shape[2]
     p = min(most, d * d)
-    operator = _Operator(x, _without_linear_part(x, y, causal), causal)
+    moments = CrossMoments(x, y, causal)
     w = rng.standard_normal((p, d, d))
     values = np.full(p, np.inf)
     for _ in range(_MOST_ITERATIONS):
-        w = operator.transpose_times(_orthonormal(operator.times(_orthonormal(w))))
+        w = moments.transpose_times(orthonormal(moments.times(orthonormal(w))))
         before, values = values, np.linalg.svd(w.reshape(p, d * d), compute_uv=False)
         if np.abs(values - before).max() <= _SETTLED * values[0]:
             break
@@ -98,11 +98,12 @@ def _seen(k: int, causal: bool) -> Float[np.ndarray, "k k"]:
     return np.tri(k, dtype=np.float32) if causal else np.ones((k, k), dtype=np.float32)
 
 
-class _Operator:
-    """Products with T and its transpose, for stacks of matrices."""
+class CrossMoments:
+    """Products with the cross-moments T of `cross_moment_values` and with its transpose, for stacks of matrices."""
 
     def __init__(self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], causal: bool) -> None:
         n, k, d = x.shape
+        y = _without_linear_part(x, y, causal)
         self._x, self._y = x.astype(np.float32), y.astype(np.float32)
         seen = _seen(k, causal)
         if k > 2 and n * k * (k - 1) > _FEW_PAIRS * d * d:
@@ -138,5 +139,6 @@ class _Operator:
         return total.reshape(d, p, d).transpose(1, 0, 2) / (n * k * (k - 1))
 
 
-def _orthonormal(stack: Float[np.ndarray, "p d d"]) -> Float[np.ndarray, "p d d"]:
+def orthonormal(stack: Float[np.ndarray, "p d d"]) -> Float[np.ndarray, "p d d"]:
+    """Matrices with the span of the given ones, orthonormal in the inner product of Frobenius."""
     return np.linalg.qr(stack.reshape(len(stack), -1).T)[0].T.reshape(stack.shape)

@@ -19,6 +19,7 @@ from attention.evaluation import EXACT_ERROR, HeldOut
 from upper.newton.full_heads import FullHeads, Heads
 from upper.newton.loop import Iterate
 from upper.newton.low_rank import LowRankHeads, random_factors
+from upper.newton.moment_start import heads_by_moments
 from upper.newton.noise import Noise, cost_of_each_head
 from upper.newton.prior import AnnealedPrior
 from upper.newton.problem import Problem
@@ -163,6 +164,24 @@ class StartRules:
     learned: float = 0.5
 
 
+@dataclass(frozen=True)
+class MomentRules:
+    """When the first start is by moments: smaller layers are learned in the time that the moments take."""
+
+    heads: int = 8
+    dim: int = 64
+    #: the most unknowns for each equation; fewer examples than four floors give moments that are all noise
+    share: float = 0.3
+    #: two tokens leave the sign of a head to the weak part of the labels that is linear in the tokens
+    tokens: int = 3
+
+    def help(self, problem: Problem, heads: int) -> bool:
+        """Whether so many heads of full matrices start by moments."""
+        _, k, d = problem.examples.x.shape
+        large = (heads >= self.heads or d >= self.dim) and k >= self.tokens
+        return large and problem.known.rank is None and problem.share(heads) <= self.share
+
+
 @dataclass(frozen=True, eq=False)
 class Ends:
     """The final iterates of the runs from several starts, one per start, the smallest residual first.
@@ -183,10 +202,12 @@ class Ends:
 
 
 def starts_from(problem: Problem, heads: int, given: AttentionLayer | None, name: str) -> Iterator[Start]:
-    """A given layer, if it has so many heads, and then random heads; the runs are numbered."""
+    """A given layer, if it has so many heads, or heads by moments, and then random heads; the runs are numbered."""
     for number in count(1):
         if number == 1 and given is not None and given.heads == heads:
             start = heads_at(problem, problem.examples.scaled(given))
+        elif number == 1 and MomentRules().help(problem, heads):
+            start = heads_from_moments(problem, heads)
         else:
             start = random_heads(problem, heads)
         yield Start(f"{name} {number}", start)
@@ -200,6 +221,13 @@ def random_heads(problem: Problem, heads: int) -> Heads:
         return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
     factors = random_factors(heads=heads, dim=d, rank=known.rank, rng=problem.rng)
     return replace(factors, a=_with_row(factors.a) if known.biased else factors.a, causal=known.causal)
+
+
+def heads_from_moments(problem: Problem, heads: int) -> FullHeads:
+    """Heads by moments of the examples, without biases (see `upper.newton.moment_start`)."""
+    known, (x, y) = problem.known, (problem.examples.x, problem.examples.y)
+    theta = heads_by_moments(x, y, heads, causal=known.causal, rng=problem.rng)
+    return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
 
 
 def heads_at(problem: Problem, layer: AttentionLayer, only: Any = slice(None)) -> Heads:

@@ -111,7 +111,7 @@ NEAREST += [uniform(28, 251, 15, **SMALL, m=35)]
 FOUND = [
     *((BKWAttack(), made, number, 1) for made, number in BKW),
     *(
-        (search, made, 500, 4 if made.q < PRIME else 1)
+        (search, made, 500, 2 if made.q < PRIME else 1)
         for made in SEARCHED
         for search in (ExhaustiveAttack(), MeetInTheMiddleAttack())
     ),

@@ -12,12 +12,15 @@ one ring sample more: together one block size down or up to three up, at most 1.
 
 import math
 
+import numpy as np
 import pytest
 
 from lwe import LWEParameters
-from lwe.costs.decoding import decoding_cost
+from lwe.costs import COST_MODELS
+from lwe.costs.decoding import _babai, decoding_cost
 from lwe.costs.dual import dual_cost, dual_hybrid_cost
 from lwe.costs.primal import primal_cost
+from lwe.costs.reduction import block_size_for, root_hermite_factor
 from lwe.distributions import BINARY, TERNARY, CentredBinomial, DiscreteGaussian, SparseSigned
 from lwe.presets import PRESETS
 
@@ -102,3 +105,36 @@ def test_sets_of_the_homomorphic_encryption_standard_have_128_bits(n):
     found = primal_cost(PRESETS[f"hes-{n}-128"])
     bits = 0.292 * found.details["beta"] + 16.4 + math.log2(8 * found.details["d"])
     assert 127 <= bits <= 133
+
+
+def test_root_hermite_factors_are_those_of_the_lattice_estimator():
+    # its documentation: block size 406 at 1.003941, 624 at 1.002902, 50 at 1.0121, 100 at 1.0093
+    for block_size, factor, digits in (
+        (406, 1.003941, 6),
+        (624, 1.002902, 6),
+        (50, 1.0121, 4),
+        (100, 1.0093, 4),
+    ):
+        assert round(root_hermite_factor(block_size), digits) == factor
+
+
+def test_block_size_is_the_least_whose_last_block_shows_the_planted_vector():
+    dim, log_volume, log_sigma = 999, 486 * math.log(3329), math.log(1.5) / 2
+    beta = block_size_for(dim, log_volume, log_sigma)
+    for size, found in ((beta, True), (beta - 1, False)):
+        last = (2 * size - dim - 1) * math.log(root_hermite_factor(size)) + log_volume / dim
+        assert (log_sigma + 0.5 * math.log(size) <= last) == found
+    assert block_size_for(10, 1.0, math.log(1e6)) is None
+
+
+def test_core_svp_counts_one_sieve_and_no_less_than_a_pass_over_the_basis():
+    assert COST_MODELS["core-SVP"].cost(1000, 2000) == pytest.approx(292)
+    assert COST_MODELS["quantum core-SVP"].cost(1000, 2000) == pytest.approx(265)
+    assert COST_MODELS["core-SVP"].cost(40, 1024) == pytest.approx(30)
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.9])
+def test_in_three_dimensions_planes_contain_a_share_of_a_sphere_as_large_as_their_distance(share):
+    # Archimedes: a coordinate of a uniform point of the sphere is uniform; errors of deviation 5 have length 5 sqrt(3)
+    apart = math.log(2 * share * 5 * math.sqrt(3))
+    assert _babai(np.full(3, apart), math.log(5)) == pytest.approx(3 * math.log2(share))

@@ -11,7 +11,6 @@ from upper.baselines.descent import (
     layer_of_stacked,
     random_start,
     rate,
-    reused_batches,
     squared_error_gradient,
 )
 
@@ -47,21 +46,6 @@ def test_one_step_of_sgd_without_momentum_goes_along_the_gradient(rate):
     np.testing.assert_allclose(fit.layer.theta, step.theta, atol=1e-14)
     np.testing.assert_allclose(fit.layer.w, step.w, atol=1e-14)
     assert fit.outcome is Outcome.WORK_SPENT
-
-
-def test_a_step_of_muon_is_nearly_orthogonal_for_each_head():
-    x, y = ExampleOracle(make_nice_layer(heads=3, dim=5, rng=0), BooleanInputs(2, 5), rng=1).draw(8)
-    learner = GradientDescent(3, optimizer="muon", learning_rate=1.0, schedule="constant", work=1, batch=8)
-    fit = learner.fit(ExampleOracle.from_arrays(x, y), rng=2)
-    start = random_start(3, 5, np.random.default_rng(2))
-    _, *gradients = squared_error_gradient(x, y, *start)
-    before, along = layer_of_stacked(*start), layer_of_stacked(*gradients)
-    for heads in ("theta", "w"):
-        step, gradient = getattr(before, heads) - getattr(fit.layer, heads), getattr(along, heads)
-        lengths = np.linalg.svd(step, compute_uv=False)[:, :3]  # the least are of the least of the gradient
-        assert np.all((lengths > 0.4) & (lengths < 1.4))
-        nuclear = np.linalg.norm(gradient, "nuc", axis=(1, 2))
-        np.testing.assert_allclose(np.sum(step * gradient, axis=(1, 2)) / nuclear, 1, atol=0.35)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon", SOAP])
@@ -109,14 +93,6 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
     assert rate(schedule, 700, 1000, 2.0) == pytest.approx(shares[700] ** 2)
 
 
-def test_every_pass_over_a_fixed_set_serves_each_example_once():
-    x = np.arange(63.0).reshape(63, 1, 1)
-    batches = reused_batches(x, x, 21, np.random.default_rng(0))
-    for _ in range(3):
-        served = np.concatenate([next(batches)[0].ravel() for _ in range(3)])
-        assert sorted(served) == sorted(x.ravel())
-
-
 @pytest.mark.bad_input
 def test_bfloat16_only_where_the_hardware_has_it(monkeypatch):
     monkeypatch.setattr("upper.baselines.gradient_descent.has_bfloat16", lambda device: False)
@@ -126,11 +102,6 @@ def test_bfloat16_only_where_the_hardware_has_it(monkeypatch):
     fit = _fit(GradientDescent(1, work=200, batch=64, dtype="bfloat16", learning_rate=0.01))
     assert fit.outcome is Outcome.WORK_SPENT
     assert 1e-4 < fit.trace[-1].measures["relative_error"] < 0.5
-
-
-def test_a_device_that_is_not_there_is_said():
-    with pytest.raises(ValueError, match="does not find"):
-        _fit(GradientDescent(1, work=10, device="meteor"))
 
 
 @pytest.mark.parametrize(("dim", "rate"), [(1, 0.25), (8, 1 / 8)])

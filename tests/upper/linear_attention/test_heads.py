@@ -13,6 +13,8 @@ from upper.linear_attention.heads import (
 )
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
+SLOW = pytest.param(5, 7, 5, marks=pytest.mark.slow)
+
 
 def _symmetric(tensor):
     return (tensor + tensor.transpose(0, 2, 1, 3)) / 2
@@ -29,7 +31,7 @@ def _tail(model, tensor):
 
 @pytest.mark.parametrize(
     ("d", "heads", "outputs"),
-    [(3, 1, 3), (3, 3, 3), (5, 5, 5), (8, 8, 8), (6, 3, 1), (4, 3, 9), (4, 5, 4), (5, 7, 5)],
+    [(3, 1, 3), (3, 3, 3), (5, 5, 5), (8, 8, 8), (6, 3, 1), (4, 3, 9), (4, 5, 4), SLOW],
 )
 def test_planted_heads_are_found_and_up_to_the_dimension_their_number_is_proved(d, heads, outputs):
     tensor = _planted(d, heads, 0, outputs)
@@ -65,16 +67,6 @@ def test_the_bound_never_exceeds_the_heads_there_are(outputs, d, heads, seed, no
     moved = tensor + noise * other * np.linalg.norm(tensor) / np.linalg.norm(other)
     relative = noise * np.linalg.norm(tensor) / np.linalg.norm(moved)
     assert 1 <= fewest_heads_bound(moved, tolerance=1.001 * relative, rng=seed) <= heads
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(2, 4), st.integers(1, 3), st.integers(0, 10**6))
-def test_whatever_is_antisymmetric_in_b_and_c_changes_nothing(d, heads, seed):
-    tensor = _planted(d, min(heads, d), seed)
-    other = np.random.default_rng(seed).standard_normal(tensor.shape)
-    found = fit_heads(tensor + other - other.transpose(0, 2, 1, 3), rng=seed)
-    assert found.heads <= heads
-    assert _tail(found.model, tensor) < 1e-12
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e300])

@@ -13,7 +13,8 @@ from attention import (
     relative_error,
 )
 from attention.evaluation import hold_out
-from upper.linear_attention import feature_count, make_linear_attention
+from upper.linear_attention import LinearAttention, feature_count, make_linear_attention
+from upper.linear_attention.by_gradient import train_linear_attention
 from upper.linear_attention.features import softmax_feature_count, softmax_features
 from upper.linear_attention.learner import LinearAttentionLearner
 
@@ -102,25 +103,6 @@ def test_linear_attention_is_known_from_a_quarter_more_examples_than_are_needed(
         assert LinearAttentionLearner(examples=least).fit(oracle).outcome is Outcome.UNCONFIRMED
 
 
-def test_equal_tokens_are_no_evidence_for_a_linear_class():
-    # all layers are linear there, so softmax attention was taken for linear attention in most of the runs
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        x = GaussianInputs(3, 4).sample(400, rng=rng)
-        equal = rng.random(400) > 0.01
-        x[equal] = x[equal, :1]
-        layer = make_nice_layer(heads=2, dim=4, rng=seed)
-        for kind in KINDS:
-            fit = LinearAttentionLearner(kind).fit(ExampleOracle.from_arrays(x, layer(x)))
-            assert not fit.outcome.succeeded
-
-
-def test_a_twentieth_is_held_out_beside_four_times_as_many_equations_as_features():
-    _, oracle = _oracle(1, 8, 3)
-    equations = 4 * feature_count(8) // 3
-    assert LinearAttentionLearner().fit(oracle).examples_used == equations + -(-equations // 19)
-
-
 def test_few_examples_are_refused_before_any_is_drawn():
     _, oracle = _oracle(2, 4, 3)
     assert LinearAttentionLearner().minimum_examples(3, 4) == 15
@@ -129,15 +111,6 @@ def test_few_examples_are_refused_before_any_is_drawn():
     assert oracle.drawn == 0
     assert LinearAttentionLearner(examples=16).fit(oracle).outcome is Outcome.EXACT
     assert LinearAttentionLearner(examples=14, least_norm=True).fit(oracle).outcome is not Outcome.EXACT
-
-
-def test_what_does_not_fit_the_memory_is_refused_before_any_example_is_drawn():
-    oracle = ExampleOracle(make_nice_layer(heads=1, dim=32, rng=0), BooleanInputs(2, 32), rng=1)
-    with pytest.raises(ValueError, match=r"16896 features.* 2\.\d+ GiB"):
-        LinearAttentionLearner().fit(oracle)
-    assert oracle.drawn == 0
-    few = LinearAttentionLearner(examples=20, least_norm=True).fit(oracle)
-    assert few.predict.regression.examples == 36
 
 
 def test_the_predictor_takes_any_batch_and_torch():
@@ -158,3 +131,36 @@ def test_tokens_of_unlike_scales_are_learned_by_singular_values():
     assert fit.predict.regression.method == "svd"
     assert fit.predict.regression.rank == 6
     assert fit.outcome is Outcome.EXACT
+
+
+def _data(heads=2, d=3, outputs=3, size=72, average=False, seed=0):
+    model = make_linear_attention(heads=heads, dim=d, outputs=outputs, average=average, rng=seed)
+    x = np.random.default_rng(seed + 1).standard_normal((size, 6, d))
+    return model, x, model(x)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_what_is_learned_is_the_model_in_its_own_units(average):
+    pytest.importorskip("torch")
+    model, x, y = _data(heads=1, d=2, outputs=1, average=average)
+    fit = train_linear_attention(x, 1e6 * y, heads=1, steps=800, learning_rate=0.05, average=average, rng=4)
+    fresh = np.random.default_rng(5).standard_normal((20, 9, 2))  # of another length
+    np.testing.assert_allclose(fit.predict(fresh), 1e6 * model(fresh), rtol=1e-5, atol=1.0)
+    assert fit.predict.average is average
+    assert isinstance(fit.predict, LinearAttention)
+
+
+def test_a_rate_that_is_too_large_is_a_sentence():
+    pytest.importorskip("torch")
+    _, x, y = _data()
+    with pytest.raises(ValueError, match="lower the learning rate"):
+        train_linear_attention(x, y, heads=2, steps=200, learning_rate=1e200, rng=10)
+
+
+def test_the_same_seed_gives_the_same_model():
+    pytest.importorskip("torch")
+    _, x, y = _data()
+    one, two, other = (train_linear_attention(x, y, heads=2, steps=100, rng=rng) for rng in (7, 7, 8))
+    np.testing.assert_array_equal(one.predict.v, two.predict.v)
+    np.testing.assert_array_equal(one.predict.q, two.predict.q)
+    assert np.any(other.predict.v != one.predict.v)

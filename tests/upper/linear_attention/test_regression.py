@@ -9,7 +9,6 @@ from upper.linear_attention import (
     FeatureMoments,
     cubic_features,
     feature_count,
-    features_from_tensor,
     make_linear_attention,
     regress,
     regress_moments,
@@ -45,31 +44,21 @@ def test_twice_as_many_examples_as_features_determine_the_tensor(method, d, head
 
 
 @settings(max_examples=15, deadline=None)
-@given(d=st.integers(1, 4), rows=st.integers(1, 60), seed=st.integers(0, 99))
-def test_every_method_finds_the_solution_of_least_norm(d, rows, seed):
+@given(d=st.integers(1, 4), rows=st.integers(1, 60), signs=st.booleans(), seed=st.integers(0, 99))
+def test_every_method_finds_the_solution_of_least_norm(d, rows, signs, seed):
+    """Signs have dependent features: at d = 4 they span 28 of 40 dimensions."""
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal((rows, 5, d)), rng.standard_normal((rows, 2))
+    x = np.sign(x) if signs else x
     phi = cubic_features(x)
-    least = np.linalg.lstsq(phi, y, rcond=1e-10)[0]
-    condition = np.linalg.cond(phi)
+    least, _, rank, values = np.linalg.lstsq(phi, y, rcond=1e-10)
+    condition = values[0] / values[rank - 1]
     for method in ("auto", "svd", "kernel"):
         learned = regress(x, y, method=method, least_norm=True)
-        assert learned.rank == min(phi.shape)
+        assert learned.rank == rank
         np.testing.assert_allclose(
             learned.coefficients, least, atol=1e-13 * condition**2 * np.abs(least).max() + 1e-12
         )
-
-
-@pytest.mark.parametrize("method", ["auto", "cholesky", "svd"])
-def test_dependent_features_give_the_solution_of_least_norm(method):
-    """Signs at d = 4 span 28 of 40 dimensions: the rest of the coefficients is zero."""
-    model, x, y = examples(4, 300, boolean=True, tokens=5)
-    learned = regress(x, y, method=method)
-    assert (learned.rank, learned.unique) == (28, False)
-    least = np.linalg.lstsq(cubic_features(x), y, rcond=1e-10)[0]
-    np.testing.assert_allclose(learned.coefficients, least, atol=1e-12)
-    assert learned.residual < 1e-13
-    assert np.linalg.norm(learned.coefficients) < np.linalg.norm(features_from_tensor(model.tensor()))
 
 
 def test_least_norm_is_that_in_the_units_given():
@@ -101,13 +90,6 @@ def test_zero_labels_and_zero_tokens_give_zero():
     nothing = regress(np.zeros((30, 4, 2)), np.ones((30, 1)))
     assert (nothing.rank, nothing.residual) == (0, 1.0)
     assert not nothing.tensor.any()
-
-
-def test_a_coordinate_of_zeros_is_no_unit_of_the_others():
-    _, x, y = examples(2, 3)
-    tiny = np.pad(x, ((0, 0), (0, 0), (0, 1))) * 2.0**-200
-    learned = regress(tiny, y, method="kernel", least_norm=True)
-    np.testing.assert_allclose(learned(tiny), y, atol=1e-10)
 
 
 @pytest.mark.parametrize("number", [6, 100])

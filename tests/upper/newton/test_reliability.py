@@ -4,16 +4,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    GaussianInputs,
     Outcome,
-    make_low_rank_layer,
     make_nice_layer,
     relative_error,
 )
@@ -21,7 +17,7 @@ from upper import Newton
 from upper.floor import LayerClass
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate
-from upper.newton.problem import Problem, SplitExamples, draw_split
+from upper.newton.problem import Problem, SplitExamples
 from upper.newton.starts import Start, StartRules, run_starts
 
 INPUTS = BooleanInputs(tokens=4, dim=16)
@@ -70,15 +66,6 @@ def test_units_of_the_tokens_change_nothing_but_the_units_of_the_layer(exponent)
     assert passes[scale] == pytest.approx(passes[1], rel=0.5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("k", "d", "heads", "m"), [(4, 16, 2, 3), (3, 12, 1, 2)])
-def test_a_student_with_heads_to_spare_is_exact_to_the_precision_of_its_conditioning(k, d, heads, m):
-    layer, inputs = make_nice_layer(heads=heads, dim=d, rng=0), BooleanInputs(k, d)
-    found = fit(layer, m, inputs=inputs)
-    assert found.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR)
-    assert fresh_error(found, layer, inputs) < 1e-7
-
-
 def test_a_tolerance_reached_is_reached_on_fresh_examples():
     layer, tolerance = make_nice_layer(heads=4, dim=16, rng=0), 0.1
     found = fit(layer, 4, tolerance=tolerance)
@@ -93,45 +80,6 @@ def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
     found = fit(layer, 2, inputs=inputs, tolerance=0.5, examples=12, starts=2)
     assert found.outcome is Outcome.OVERFITTED
     assert fresh_error(found, layer, inputs) > 0.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strength", [1e-3, 1e-5])
-def test_a_head_a_thousand_times_weaker_than_the_others_is_found_and_not_taken_for_noise(strength):
-    nice = make_nice_layer(heads=3, dim=16, rng=0)
-    layer = AttentionLayer(nice.theta, nice.w * np.array([1, 1, strength])[:, None, None])
-    found = fit(layer, 3)
-    assert found.outcome is Outcome.EXACT
-    assert fresh_error(found, layer) < 1e-9
-
-
-@pytest.mark.slow
-def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimum():
-    layer = make_nice_layer(heads=4, dim=32, rng=1)
-    x = np.random.default_rng(0).standard_normal((400, 4, 32))
-    for m in (4, "auto"):
-        found = Newton(m).fit(ExampleOracle.from_arrays(x.astype(np.float32), layer(x)), rng=0)
-        assert found.outcome is Outcome.NOISE_FLOOR
-        assert found.layer.heads == 4
-        assert 1e-9 < found.trace[-1].measures["noise_level"] < 1e-6
-
-
-@given(st.integers(1, 12), st.integers(5, 60), st.integers(0, 1000))
-def test_no_input_is_both_fitted_and_held_out_where_others_can_be_fitted(distinct, n, seed):
-    rng = np.random.default_rng(seed)
-    x = GaussianInputs(2, 2).sample(distinct, rng=seed)[rng.integers(distinct, size=n)]
-    oracle = ExampleOracle.from_arrays(x, x)
-    first = draw_split(oracle, n // 2 + 1, least=1)
-    both = draw_split(oracle, n, least=1, before=first)
-    apart = len({one.tobytes() for one in x[: n // 2 + 1]}) > 2  # at most two are held out at first
-    for examples in (first, both):
-        fitted = {one.tobytes() for one in examples.x}
-        held = {one.tobytes() for one in examples.x_held}
-        assert fitted
-        assert held
-        assert len(examples.x) + len(examples.x_held) == examples.drawn
-        if apart:
-            assert not fitted & held
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +161,3 @@ def test_starts_anneal_a_prior_once_random_ones_disagree(begins, priors):
     problem, starts = made(*begins)
     run_starts(problem, starts, StartRules(len(begins), random=1), work=10**6)
     assert problem.annealed == priors
-
-
-# from random starts, seeds 0, 3 and 4 end in local minima
-@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4))])
-def test_heads_of_known_rank_are_exact_from_the_first_start_with_eight_floors(seed):
-    layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)
-    oracle = ExampleOracle(layer, BooleanInputs(tokens=8, dim=32), rng=seed)
-    assert Newton(4, rank=8, starts=1).fit(oracle, rng=seed + 50).outcome is Outcome.EXACT

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from agreeing import agreeing_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, make_nice_layer
+from tests.upper.six_phase.agreeing import agreeing_layer
 from upper.six_phase.agreement import (
-    Contrasts,
     certify_agreement,
     contrasts_of,
     has_repeated_tokens,
@@ -55,17 +54,6 @@ def test_rows_on_which_different_heads_agree_are_told_from_those_on_which_they_d
     assert np.all(found.residual[:, 1:] > 0.05 * stray)
 
 
-def test_contrasts_error_is_the_weighted_root_mean_square_over_equations_and_heads():
-    layer = make_nice_layer(heads=2, dim=5, rng=6)
-    x = GaussianInputs(tokens=3, dim=5).sample(6, rng=7)
-    contrasts = contrasts_of(x, layer.patterns(x)[:, 0], np.ones((6, 3), dtype=bool))
-    misses = [contrasts.apply(theta) - contrasts.log_ratios for theta in layer.theta]
-    np.testing.assert_allclose(misses[0], 0, atol=1e-10)
-    weighted = np.sum(contrasts.weights[:, None] * misses[1] ** 2)
-    total = 2 * np.sum(contrasts.weights) * misses[1].shape[1]
-    assert contrasts.error(layer) == pytest.approx(np.sqrt(weighted / total))
-
-
 @given(k=st.integers(2, 5), d=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None)
 def test_contrasts_are_equivalent_to_the_log_ratios_of_pairs(k, d, seed):
@@ -84,23 +72,6 @@ def test_contrasts_are_equivalent_to_the_log_ratios_of_pairs(k, d, seed):
     np.testing.assert_allclose(
         contrasts.weights, 1 / np.sum(pattern.reshape(-1, k) ** -2, axis=1), rtol=1e-12
     )
-
-
-@given(n=st.integers(1, 6), k1=st.integers(1, 3), d=st.integers(1, 6), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
-def test_transpose_apply_is_the_adjoint_of_apply(n, k1, d, seed):
-    rng = np.random.default_rng(seed)
-    contrasts = Contrasts(
-        rng.standard_normal((n, d)),
-        rng.standard_normal((n, k1, d)),
-        rng.standard_normal((n, k1)),
-        np.ones(n),
-    )
-    theta, values = rng.standard_normal((d, d)), rng.standard_normal((n, k1))
-    formed = np.einsum("ni,nkj->nkij", contrasts.rows, contrasts.differences)
-    np.testing.assert_allclose(contrasts.apply(theta), np.tensordot(formed, theta, 2), atol=1e-12)
-    there, back = np.vdot(contrasts.apply(theta), values), np.vdot(theta, contrasts.transpose_apply(values))
-    assert there == pytest.approx(back, rel=1e-10, abs=1e-10)
 
 
 @given(k=st.integers(2, 5), extra=st.integers(1, 4), seed=st.integers(0, 2**32 - 1))
@@ -144,18 +115,6 @@ def test_rows_without_a_label_certify_nothing():
     y[1, 0] = 0.0
     residual = certify_agreement(x, y, w).residual
     np.testing.assert_array_equal(np.isinf(residual), [[False, False], [True, False]])
-
-
-@pytest.mark.parametrize("unit", [1e-9, 1e9])
-@pytest.mark.parametrize("k", [2, 3])
-def test_certificates_do_not_depend_on_the_unit_of_the_labels(unit, k):
-    layer = make_nice_layer(heads=2, dim=8, rng=30)
-    x = BooleanInputs(tokens=k, dim=8).sample(60, rng=31)
-    y, w = layer(x), layer.w.sum(axis=0)
-    found, scaled = (certify_agreement(x, u * y, u * w) for u in (1.0, unit))
-    np.testing.assert_allclose(scaled.pattern, found.pattern, atol=1e-6)
-    np.testing.assert_allclose(scaled.residual, found.residual, rtol=1e-6, atol=1e-8)
-    assert np.isfinite(found.residual).any()
 
 
 @pytest.mark.bad_input

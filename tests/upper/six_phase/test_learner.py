@@ -17,8 +17,13 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
-from upper.six_phase import SixPhase, attention_span
-from upper.six_phase.common import Wish, share_of_budget
+from upper.six_phase import (
+    PhaseFailedError,
+    SixPhase,
+    attention_span,
+    six_phase_queries,
+)
+from upper.six_phase.common import Wish, remaining, share_of_budget
 
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
@@ -246,9 +251,22 @@ def test_the_last_phase_takes_all_that_is_left_of_given_examples():
     assert share_of_budget(wishes, "two", None, 100, use_all=True) == 400
 
 
-@pytest.mark.slow
-def test_the_margins_of_a_thin_body_are_large_enough_for_phase_3():
-    """With three times the least tolerance, the point of least norm is pulled to zero, and no margin is large."""
-    layer, inputs = make_nice_layer(heads=2, dim=16, rng=2), BooleanInputs(2, 16)
-    fit = SixPhase(heads=2, mode="paper", margin_over="proxy").fit(ExampleOracle(layer, inputs, rng=3), rng=4)
-    assert fit.outcome is Outcome.REACHED_TOLERANCE
+def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
+    endless = ExampleOracle(nice(6), BooleanInputs(tokens=2, dim=6), rng=6)
+    oracle = ExampleOracle.from_arrays(*endless.draw(50))
+    oracle.draw(20)
+    left = [remaining(one, n, "to look at") for one, n in ((oracle, 29), (oracle, 31), (endless, 31))]
+    assert left == [29, 30, 31]
+    oracle.draw(30)
+    with pytest.raises(PhaseFailedError, match="no example is left to look at"):
+        remaining(oracle, 1, "to look at")
+
+
+@given(d=st.integers(3, 200), k=st.integers(2, 5))
+def test_the_count_is_that_of_the_entries_of_the_moments(d, k):
+    """Phase 1: d^2 entries. Phases 2, 4: a form symmetric in two factors. Phase 3: a symmetric and a square matrix."""
+    counts = six_phase_queries(tokens=min(k, d - 1), dim=d)
+    symmetric = d * (d + 1) // 2
+    form = symmetric**2 + d**2 + 3 + 12
+    assert [one.count for one in counts] == [d**2, form, symmetric + d**2 + 12, form, 0]
+    assert all(0 < one.tolerance <= 1 for one in counts)
