@@ -6,7 +6,7 @@ from pathlib import Path
 from arena import Results
 
 ROOT = Path(__file__).parents[1]
-GENERAL = ("newton", "adam", "linear", "known-part")
+GENERAL = ("newton", "adam", "linear", "known-component")
 MOST = {
     ("nice", "newton"): 1e-10,
     ("nice", "adam"): 2e-4,

@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from arena.recovery import recover
     from arena.results import Results
     from arena.target import Target
-    from arena.target_files import load_target, save_target
     from arena.targets import (
         block_target,
         checkpoint_target,
         family_target,
         layer_target,
+        load_target,
         lwr_target,
         nice_target,
         parity_target,
         preset_targets,
+        save_target,
     )
 
 __getattr__ = lazily(__name__, __file__)

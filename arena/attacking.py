@@ -1,7 +1,7 @@
 """Attacks by name, and side by side on the same samples: each in a process of its own, with a table of the results."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import lwe
 from arena.formats import aligned, folded
 from arena.names import find_names
-from arena.samples import open_samples
+from arena.samples import Problem, open_samples
 from arena.target import Target
 from attention.foreign import printable
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
@@ -19,7 +19,6 @@ from lwe import (
     AttackOutcome,
     AttackResult,
     Budget,
-    Distribution,
     LWEParameters,
     LWRSamples,
 )
@@ -133,14 +132,6 @@ def attack(
     *,
     seconds: PositiveFloat = 30.0,
     samples: PositiveInt | None = None,
-    labels: str | Path | None = None,
-    q: PositiveInt | None = None,
-    p: PositiveInt | None = None,
-    matrix: str | None = None,
-    secret: str | Path | None = None,
-    Xs: Distribution | str | None = None,
-    Xe: Distribution | str | None = None,
-    rounding: Rounding | None = None,
     jobs: PositiveInt = 1,
     seed: NonNegativeInt = 0,
     on_result: Callable[[Attacked], None] | None = None,
@@ -159,22 +150,6 @@ def attack(
         Seconds for each attack; ten seconds after they are spent the attack is ended.
     samples : int, optional
         How many samples each attack gets; by default 20000, or all that a file has.
-    labels : path, optional
-        With a matrix: the labels b, as .npy or as [1 2].
-    q : int, optional
-        With a matrix, or .npz of another program: the modulus, at most 2^52.
-    p : int, optional
-        With a matrix: the levels, if labels are rounded down to so many values, floor(p x / q).
-    matrix : str, optional
-        With a matrix: uniform (the default), binary or ternary entries.
-    secret : path, optional
-        With samples: the true secret, as .npy or as [1 2], for comparison.
-    Xs : Distribution or str, optional
-        With a matrix: the distribution of the secret: uniform (the default), binary, binomial:2, sparse:8, ...
-    Xe : Distribution or str, optional
-        With a matrix: the distribution of the errors: zero (the default), gaussian:3, binomial:2, ...
-    rounding : {"down", "nearest"}, optional
-        With samples and p: down, or nearest: floor(p x / q + 1/2). By default down, and nearest if that breaks nothing.
     jobs : int
         How many attacks run at once. They share the machine, so seconds are most comparable with one job.
     seed : int
@@ -182,7 +157,9 @@ def attack(
     on_result : callable, optional
         Called with the results so far after each attack.
     **options
-        As for `runs.run`: isolated, progress. Apart, a crash or an endless loop ends nothing else.
+        Of samples, what their file does not say: labels, q, p, matrix, secret, Xs, Xe, rounding, as of
+        `arena.samples.Problem`. As for `runs.run`: isolated, progress; apart, a crash or an endless loop ends nothing
+        else.
 
     Returns
     -------
@@ -204,9 +181,10 @@ def attack(
     ('linearisation',)
     """
     chosen = choose_attacks(attacks) if attacks is None or isinstance(attacks, str) else list(attacks)
-    problem = {"labels": labels, "q": q, "p": p, "matrix": matrix, "secret": secret, "Xs": Xs, "Xe": Xe}
-    title, stored = open_samples(source, samples, rounding=rounding, seed=seed, drawn=20_000, **problem)
-    given = any(value is not None for value in problem.values()) or not stored.rounding_known
+    names = [part.name for part in fields(Problem) if part.name in options]
+    problem = Problem(**{name: options.pop(name) for name in names})
+    title, stored = open_samples(source, samples, problem, seed=seed, drawn=20_000)
+    given = problem.given.keys() - {"rounding"} or not stored.rounding_known
     attacked = Attacked(
         title,
         stored.parameters,

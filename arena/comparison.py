@@ -1,28 +1,46 @@
-"""The main job: every learner on every target, side by side."""
+"""The main job: every learner on every target with every seed, each pair a cell of its own, whatever happens in it."""
 
 import os
 import time
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from inspect import unwrap
 from itertools import product
 from typing import Any, Literal
 
-from arena.cells import LEAST_COST, engine_cell, stored_cell
-from arena.learner_table import PRESETS, Budgets, LearnerEntry
+import msgspec
+
+from arena.learner_table import PRESETS, Budgets, DoesNotApplyError, LearnerEntry
 from arena.learners import as_learners, require_engine, set_up_for
-from arena.records import Cell
+from arena.records import Cell, Status, TracePoint
 from arena.results import Results
 from arena.target import Target
-from arena.target_files import load_targets
-from arena.targets import preset_targets
+from arena.targets import open_targets, preset_targets
 from attention import Learner
 from attention.validation import PositiveInt, checked
+from lower import FAMILIES
 from runs import Cell as EngineCell
-from runs import Store, StoreError, run, versions
+from runs import Result, Store, StoreError, fingerprint, run, versions
 from upper.engine import EngineName
+
+PRELOADED = (
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "upper.newton",
+    "upper.six_phase",
+    "upper.value_queries",
+    "upper.linear_attention",
+)
+"""What the processes of a comparison import before they compute."""
+_ERRORS = ("relative_error", "unknown_part_error", "theta_error", "w_error")
+_OF_THE_FIT = ("error_rate_bound", "examples_used", "seconds", "engine", "alone")
+LEAST_COST = 0.05
+"""The cost of a learner that takes milliseconds, in seconds."""
 
 
 @checked
@@ -86,21 +104,23 @@ def compare(
     Examples
     --------
     >>> from arena import nice_target
-    >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
+    >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-component", isolated=False).cells[0].outcome)
     BEST_OF_CLASS
     """
     budgets = PRESETS[preset]
     seeds = seeds or budgets.seeds
-    chosen = preset_targets() if targets is None else _open(targets)
+    chosen = preset_targets() if targets is None else open_targets(targets)
     choice = {name: value for name, value in (("engine", engine), ("device", device)) if value is not None}
-    require_engine(engine, device, here=False)
+    # the devices of a cluster's workers are not known here; there each cell reports a missing one
+    require_engine(engine, device, here=options.get("cluster") is None)
     entries = [_with_settings(entry, choice) for entry in as_learners(learners)]
     learners_of = [set_up_for(entry, chosen, budgets) for entry in entries]
     for name in choice:
         if not any(hasattr(learner, name) for set_up in learners_of for learner in set_up):
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
     made: dict[str, Any] = {"preset": preset, "versions": versions(), "seeds": seeds}
-    made |= {"jobs": options.get("jobs", 1), **choice}
+    options["jobs"] = min(options.get("jobs", 1), len(chosen) * len(entries) * seeds)
+    made |= {"jobs": options["jobs"], **choice}
     made |= {name: options[name] for name in ("timeout", "fresh") if options.get(name)}
     nothing = Results(
         made,
@@ -133,21 +153,6 @@ def compare(
     return replace(nothing, made=made, cells=tuple(cells[key] for key in order if key in cells))
 
 
-def _open(targets: Any) -> list[Target]:
-    """The targets, files read; equal titles get the name added, because tables and figures show only titles."""
-    given = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
-    if not given:
-        raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
-    paths = [target for target in given if not isinstance(target, Target)]
-    files = iter(load_targets(paths) if paths else ())
-    opened = [target if isinstance(target, Target) else next(files) for target in given]
-    times = Counter(target.title for target in opened)
-    return [
-        target if times[target.title] == 1 else replace(target, title=f"{target.name}: {target.title}")
-        for target in opened
-    ]
-
-
 def _with_settings(entry: LearnerEntry, settings: dict[str, Any]) -> LearnerEntry:
     """The entry whose learners have those settings that are fields of theirs."""
 
@@ -162,3 +167,70 @@ def _with_settings(entry: LearnerEntry, settings: dict[str, Any]) -> LearnerEntr
 def _order(cell: EngineCell) -> tuple[bool, float]:
     """Cells that take milliseconds come first, so that an interrupted run shows results; then the longest."""
     return cell.cost > 2 * LEAST_COST, -cell.cost
+
+
+def run_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> Cell:
+    """Run one learner on one target; the cell says if the learner does not apply or a package is missing.
+
+    Notes
+    -----
+    Apart from the seconds, equal versions give equal bits in any process and any order; see `Target.fit`.
+    """
+    key = (target.name, entry.name, seed)
+    try:
+        fit, measures = target.fit(entry.build(target, budgets), seed)
+    except DoesNotApplyError as error:
+        return Cell(*key, Status.NOT_APPLICABLE, message=str(error))
+    except ImportError as error:
+        if not entry.extra or find_spec(entry.extra) is not None:
+            raise
+        return Cell(*key, Status.NOT_INSTALLED, message=str(error))
+    trace = [
+        TracePoint(step.title, step.examples, step.seconds, step.measures.get("unknown_part_error"))
+        for step in fit.trace
+    ]
+    fields: dict[str, Any] = {name: measures.get(name) for name in _ERRORS}
+    fields |= {name: getattr(fit, name) for name in _OF_THE_FIT}
+    fields |= {"outcome": fit.outcome.name, "outcome_text": fit.explanation}
+    return Cell(*key, Status.DONE, succeeded=fit.outcome.succeeded, **fields, trace=tuple(trace))
+
+
+def engine_cell(target: Target, entry: LearnerEntry, seed: int, budgets: Budgets) -> EngineCell:
+    """The call of `run_cell` in the form that the engine computes and stores.
+
+    The arguments hold the records of the target and of the learner, and the number of the target's streams. They also
+    hold a hash of the learner as it is set up (or of how, if it cannot be), of the caller's inputs and family, and of
+    their code.
+    """
+    learners: list[Any] = list(set_up_for(entry, [target], budgets))
+    family = None if target.instance is None else unwrap(FAMILIES[target.instance.family.name])
+    arguments = {
+        "target": asdict(target.record),
+        "stream": target.stream,
+        "learner": asdict(entry.record(learners)),
+        "set_up": fingerprint((learners or [entry.build, budgets], target.inputs, family)),
+        "seed": seed,
+    }
+    label = f"{entry.name} on {target.name}"
+    cost = LEAST_COST + (entry.costs[target.instance is not None] if learners else 0)
+    return EngineCell(_computed, arguments, {"objects": (target, entry, budgets)}, label, cost)
+
+
+def stored_cell(result: Result) -> Cell:
+    """The cell in a result of the engine; a cell that crashed or timed out says so."""
+    if result.status == "done":
+        return msgspec.convert(result.value, Cell)
+    arguments = result.cell.arguments
+    names = arguments["target"]["name"], arguments["learner"]["name"], arguments["seed"]
+    return Cell(*names, Status(result.status), message=result.message)
+
+
+def _computed(objects: tuple[Target, LearnerEntry, Budgets], seed: int, **records: Any) -> dict[str, Any]:
+    target, entry, budgets = objects
+    cell = asdict(run_cell(target, entry, seed, budgets))
+    msgspec.convert(cell, Cell)  # a learner may return anything
+    return cell
+
+
+CELL_NAMES = (EngineCell(_computed).name, "arena.cells._computed")
+"""The names of the function of these cells in a store: now, and before it moved."""

@@ -11,7 +11,7 @@ import numpy as np
 from arena.formats import as_plain
 from arena.records import TargetRecord
 from arena.target import FROM_CHECKPOINT, Target, describe_import
-from arena.target_files import load_target
+from arena.targets import load_target
 from attention import Block
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer

@@ -202,10 +202,10 @@ _ENTRIES = (
         proper=False,
     ),
     LearnerEntry(
-        "known-part",
+        "known-component",
         "Known component",
         "By definition at 1.0: it predicts what is known in advance and nothing else.",
-        lambda target, budgets: upper.KnownPart(target.known),
+        lambda target, budgets: upper.KnownComponentBaseline(target.known),
         proper=False,
     ),
     LearnerEntry(

@@ -58,7 +58,7 @@ def learner_of_file(place: str) -> LearnerEntry:
     def build(target: Target, budgets: Budgets) -> Any:
         return make(heads=target.layer.heads) if shaped else make()
 
-    return LearnerEntry(name.lower(), name, _own_guarantee(make), build)
+    return _own_entry(make, name, build)
 
 
 def as_learners(learners: Any = None) -> list[LearnerEntry]:
@@ -68,9 +68,9 @@ def as_learners(learners: Any = None) -> list[LearnerEntry]:
 
     Examples
     --------
-    >>> from upper import KnownPart, Newton
-    >>> [entry.name for entry in as_learners([Newton(heads=2), Newton(heads=3), "adam", KnownPart()])]
-    ['newton', 'newton-2', 'adam', 'knownpart']
+    >>> from upper import KnownComponentBaseline, Newton
+    >>> [entry.name for entry in as_learners([Newton(heads=2), Newton(heads=3), "adam", KnownComponentBaseline()])]
+    ['newton', 'newton-2', 'adam', 'knowncomponentbaseline']
     """
     several = (
         isinstance(learners, Iterable) and not isinstance(learners, str) and not hasattr(learners, "fit")
@@ -150,14 +150,14 @@ def _entry_of(learner: Learner, taken: set[str]) -> LearnerEntry:
         )
     titles = (f"{kind.__name__} {number}" if number > 1 else kind.__name__ for number in count(1))
     title = next(title for title in titles if title.lower().replace(" ", "-") not in taken)
-    extra = "torch" if isinstance(learner, upper.GradientDescent) else ""
-    name, guarantee = title.lower().replace(" ", "-"), _own_guarantee(kind)
-    return LearnerEntry(name, title, guarantee, lambda target, budgets: learner, extra=extra)
+    return _own_entry(kind, title, lambda target, budgets: learner)
 
 
-def _own_guarantee(kind: type) -> str:
+def _own_entry(kind: type, title: str, build: Any) -> LearnerEntry:
     summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return f"Set up by the caller. {summary}".strip()
+    guarantee = f"Set up by the caller. {summary}".strip()
+    extra = "torch" if issubclass(kind, upper.GradientDescent) else ""
+    return LearnerEntry(title.lower().replace(" ", "-"), title, guarantee, build, extra=extra)
 
 
 def _is_learner(given: Any) -> bool:

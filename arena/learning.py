@@ -1,8 +1,8 @@
 """Run one learner on a target, on given examples, or on a function that answers queries, and measure its error."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,8 +11,7 @@ from arena.learner_table import PRESETS, LearnerEntry
 from arena.learners import one_learner, require_engine
 from arena.sources import AskedFunction, GivenExamples, holds_examples
 from arena.target import Target
-from arena.target_files import load_target
-from arena.targets import InputsName
+from arena.targets import InputsName, load_target
 from attention import Learner
 from attention.fits import Progress
 from attention.learning import access_of
@@ -23,36 +22,13 @@ Source = Target | GivenExamples | AskedFunction
 """What a learner learns from."""
 
 
+@dataclass(frozen=True)
 @checked
-def learn(
-    source: Source | str | os.PathLike | Sequence[str | os.PathLike] | Callable[[Any], Any],
-    learner: str | LearnerEntry | Learner | None = None,
-    *,
-    heads: PositiveInt | Literal["auto"] | None = None,
-    rank: PositiveInt | None = None,
-    biases: bool | None = None,
-    causal: bool | None = None,
-    examples: PositiveInt | None = None,
-    work: PositiveInt | None = None,
-    noise: NonNegativeFloat | None = None,
-    tokens: PositiveInt | None = None,
-    dim: PositiveInt | None = None,
-    inputs: InputsName | None = None,
-    engine: EngineName | None = None,
-    device: str | None = None,
-    preset: Literal["quick", "full"] = "full",
-    seed: NonNegativeInt = 0,
-    progress: Progress | None = None,
-) -> Learned:
-    """Run one learner on a source and measure its error on what it has not seen.
+class LearnerSettings:
+    """What a caller may set of a learner that is given by name.
 
     Parameters
     ----------
-    source : Target, path, paths, or callable
-        A target, or a file of one; one file of examples x and y, or two files of one array each, of shape (n, k, d); or
-        a function of token matrices (k, d) or (n, k, d), a module of torch, or FILE.py:NAME of one.
-    learner : str, Learner or LearnerEntry, optional
-        A name of `LEARNERS`, or a learner that is set up. The default is newton, and by-queries for a function.
     heads : int or "auto", optional
         Heads to fit; by default the target's, 8 at most if it is hard. With auto, newton, six-phase and by-queries find
         out.
@@ -66,6 +42,50 @@ def learn(
         Budget in examples, or in queries.
     work : int, optional
         Budget in passes over the examples (Adam: in steps; six-phase-paper: in tuples of its net).
+    engine : {"auto", "numpy", "torch"}, optional
+        What Newton computes with: numpy (the default), torch, or auto: torch for large problems.
+    device : str, optional
+        Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU.
+    """
+
+    heads: PositiveInt | Literal["auto"] | None = None
+    rank: PositiveInt | None = None
+    biases: bool | None = None
+    causal: bool | None = None
+    examples: PositiveInt | None = None
+    work: PositiveInt | None = None
+    engine: EngineName | None = None
+    device: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are set."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@checked
+def learn(
+    source: Source | str | os.PathLike | Sequence[str | os.PathLike] | Callable[[Any], Any],
+    learner: str | LearnerEntry | Learner | None = None,
+    *,
+    noise: NonNegativeFloat | None = None,
+    tokens: PositiveInt | None = None,
+    dim: PositiveInt | None = None,
+    inputs: InputsName | None = None,
+    preset: Literal["quick", "full"] = "full",
+    seed: NonNegativeInt = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Learned:
+    """Run one learner on a source and measure its error on what it has not seen.
+
+    Parameters
+    ----------
+    source : Target, path, paths, or callable
+        A target, or a file of one; one file of examples x and y, or two files of one array each, of shape (n, k, d); or
+        a function of token matrices (k, d) or (n, k, d), a module of torch, or FILE.py:NAME of one.
+    learner : str, Learner or LearnerEntry, optional
+        A name of `LEARNERS`, or a learner that is set up. The default is newton, and by-queries for a function.
     noise : float, optional
         Standard deviation of Gaussian noise that is added to every entry of the labels, or of answers to queries; the
         labels for measuring have none. Of a function: of the noise that its answers have; by default it is found.
@@ -75,16 +95,15 @@ def learn(
         Number d of coordinates of a token, of a function's inputs.
     inputs : {"boolean", "gaussian", "sphere"}, optional
         Distribution of the tokens, instead of the file's.
-    engine : {"auto", "numpy", "torch"}, optional
-        What Newton computes with: numpy (the default), torch, or auto: torch for large problems.
-    device : str, optional
-        Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU.
     preset : {"quick", "full"}
         Budgets of a learner given by name: quick or full.
     seed : int
         Seed of every random choice, also of which given examples are held out.
     progress : callable, optional
         Called with each `attention.Step` as it is recorded.
+    **settings
+        Of the learner, in place of its own: heads, rank, biases, causal, examples, work, engine, device, as of
+        `arena.learning.LearnerSettings`.
 
     Raises
     ------
@@ -114,28 +133,19 @@ def learn(
     >>> learned.fit.outcome.name, learned.error < 1e-12
     ('EXACT', True)
     """
+    own = LearnerSettings(**settings).given
     opened = open_source(source, tokens=tokens, dim=dim, inputs=inputs)
-    target = opened if isinstance(opened, Target) else opened.stand_in(heads)
+    target = opened if isinstance(opened, Target) else opened.stand_in(own.get("heads"))
     usual = "by-queries" if isinstance(opened, AskedFunction) else "newton"
     entry = one_learner(learner or usual)
     built: Any = entry.build(target, PRESETS[preset])
-    settings: dict[str, Any] = {
-        "heads": heads,
-        "rank": rank,
-        "biases": biases,
-        "causal": causal,
-        "examples": examples,
-        "work": work,
-        "engine": engine,
-        "device": device,
-        "noise": noise if isinstance(opened, AskedFunction) else None,
-    }
-    settings = {name: value for name, value in settings.items() if value is not None}
-    fields = {field.name for field in dataclasses.fields(built)}
-    for name in settings:
-        if name not in fields:
+    if noise is not None and isinstance(opened, AskedFunction):
+        own["noise"] = noise
+    known = {field.name for field in fields(built)}
+    for name in own:
+        if name not in known:
             raise ValueError(f"{entry.title} has no use for {name}: leave it out.")
-    require_engine(engine, device)
+    require_engine(own.get("engine"), own.get("device"))
     if not isinstance(opened, Target):
         if (access := access_of(built)) not in opened.access:
             raise ValueError(
@@ -144,12 +154,12 @@ def learn(
             )
         if not isinstance(learner, Learner):
             defaults = opened.usual_settings.items()
-            settings = {name: value for name, value in defaults if name in fields} | settings
-            if "heads" in settings and settings["heads"] is None:
+            own = {name: value for name, value in defaults if name in known} | own
+            if "heads" in own and own["heads"] is None:
                 raise ValueError(
                     f"Examples do not say how many heads {entry.title} is to fit: give heads a number."
                 )
-    built = dataclasses.replace(built, **settings)
+    built = replace(built, **own)
     record = entry.record([built])
     if isinstance(opened, Target):
         added = noise or 0.0

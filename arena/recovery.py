@@ -1,4 +1,4 @@
-"""The attention layers of a trained model, each learned back and compared with the truth: cells, records, a page."""
+"""The attention layers of a trained model, or its blocks, each learned back and compared with the truth: a page."""
 
 import re
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from arena.content import identity
 from arena.formats import aligned, as_plain, error_text, seconds_text
 from arena.records import Record
-from arena.target import Target
-from arena.targets import InputsName, checkpoint_target, inputs_named
+from arena.target import Target, identity
+from arena.targets import InputsName, checkpoint_target, inputs_named, layer_target
 from arena.views.page import data_link, template
-from attention import Fit, ValueOracle, read_checkpoint_layer
+from attention import Block, Fit, ValueOracle, read_checkpoint_layer
+from attention.checkpoint_blocks import StoredBlock, read_checkpoint_block
 from attention.checkpoints import checkpoint_layers
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import write_whole
 from attention.foreign import json_text
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from runs import Cell, run, single_thread
-from upper import ByQueries, Newton, counting_floor
+from upper import BlockByQueries, ByQueries, Newton, counting_floor
 
 Way = Literal["examples", "queries"]
 
@@ -35,7 +35,8 @@ _ERRORS = {
     "c": "key_bias_error",
     "b": "bias_error",
 }
-_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks")
+_BLOCK_ERRORS = _ERRORS | {"neurons": "network_error", "norms": "norm_error"}
+_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks", "neurons")
 _READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
@@ -48,7 +49,7 @@ _FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 5
 
 @dataclass(frozen=True)
 class LayerRecovery(Record):
-    """One layer of a checkpoint: its shape, and how well it was recovered."""
+    """One layer of a checkpoint, or the block around it: its shape, and how well it was recovered."""
 
     layer: int  #: its number in the model, from 0
     heads: int
@@ -65,11 +66,15 @@ class LayerRecovery(Record):
     error_rate_bound: float | None = None  #: of a success, as in `attention.Fit`
     violated: tuple[str, ...] = ()  #: the non-degeneracy conditions that do not hold
     heads_found: int | None = None
-    #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b"; None where
-    #: as many heads were not found, of c and b also where the layer has no biases
+    neurons: int | None = None  #: of a block
+    neurons_found: int | None = None
+    #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b", and of the
+    #: worst of a block's "neurons" and "norms"; None where as many heads were not found, of c and b also where there
+    #: are no biases, and of norms that stand first, which are part of the matrices behind them
     errors: dict[str, float | None] = field(default_factory=dict)
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
+    undetermined: tuple[str, ...] = ()  #: of a block, what no queries determine
     engine: str = ""  #: where Newton computed; torch for large layers, if the processor multiplies bfloat16
 
     @property
@@ -88,40 +93,64 @@ class Recovery(Record):
     layers: tuple[LayerRecovery, ...]  #: by number
     missing: int = 0  #: how many layers an interruption left out
 
+    @property
+    def blocks(self) -> bool:
+        """Whether whole blocks were learned, not attention layers alone."""
+        return self.settings.get("blocks", False) is True
+
     def table(self) -> list[tuple[str, ...]]:
         """The header and a row for each layer, as text."""
-        known = ("Layer", "Heads", "Rank", "Conditions", "Recovered")
-        rows = [(*known, *_ERRORS, self.by.title(), "Time", "Outcome")]
+        names = tuple(_BLOCK_ERRORS if self.blocks else _ERRORS)
+        known = ("Heads", "Neurons") if self.blocks else ("Heads", "Rank", "Conditions")
+        rows: list[tuple[str, ...]] = [
+            ("Layer", *known, "Recovered", *names, self.by.title(), "Time", "Outcome")
+        ]
         for layer in self.layers:
-            ranks = " to ".join(dict.fromkeys(map(str, layer.ranks)))
-            of = f"{layer.heads_found} of " if layer.heads_found not in (None, layer.heads) else ""
-            row = (f"{layer.layer}", f"{of}{layer.heads}", ranks)
+            row: tuple[str, ...] = (f"{layer.layer}", _found_of(layer.heads_found, layer.heads))
+            if self.blocks:
+                row += (_found_of(layer.neurons_found, layer.neurons),)
+            else:
+                violated = f"{len(layer.violated)} violated" if layer.violated else "all hold"
+                row += (" to ".join(dict.fromkeys(map(str, layer.ranks))),)
+                row += (violated if layer.status == "done" else "-",)
             if layer.status != "done":
-                rows.append((*row, *["-"] * (4 + len(_ERRORS)), layer.status))
+                rows.append((*row, *["-"] * (3 + len(names)), layer.status))
                 continue
-            conditions = f"{len(layer.violated)} violated" if layer.violated else "all hold"
-            errors = ["-" if error is None else error_text(error) for error in layer.errors.values()]
+            errors = ["-" if layer.errors[name] is None else error_text(layer.errors[name]) for name in names]
             cost = (f"{layer.used:,}", seconds_text(layer.seconds))
             outcome = layer.outcome.lower().replace("_", " ")
             if layer.error_rate_bound is not None:
                 outcome += f", <={percent(layer.error_rate_bound)}"
-            rows.append((*row, conditions, " ".join(layer.recovered) or "nothing", *errors, *cost, outcome))
+            rows.append((*row, " ".join(layer.recovered) or "nothing", *errors, *cost, outcome))
         return rows
 
     @property
     def legend(self) -> tuple[str, ...]:
         """What the columns mean, and the layers that were not measured."""
+        neurons = " neurons: of the worst one's W1, W2, b1. norms: gain and offset." if self.blocks else ""
         return (
-            "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head.",
+            "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
+            + neurons,
             f"Recovered: what has an error below {_RECOVERED:g}.",
             f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs.",
             *dict.fromkeys(note for one in self.layers for note in one.notes),
-            *(f"Layer {one.layer}: {one.message}" for one in self.layers if one.message),
+            *dict.fromkeys(
+                f"Not determined: {'; '.join(one.undetermined)}." for one in self.layers if one.undetermined
+            ),
+            *(
+                f"Layer {one.layer}: {one.message or one.explanation}"
+                for one in self.layers
+                if one.message or not one.succeeded
+            ),
         )
 
     def __str__(self) -> str:
-        title = f"Layers of {self.name}, learned from {self.by}"
-        return "\n".join([title, "", aligned(self.table()), "", *self.legend])
+        return "\n".join([self.title, "", aligned(self.table()), "", *self.legend])
+
+    @property
+    def title(self) -> str:
+        """What was learned, and from what."""
+        return f"{'Blocks' if self.blocks else 'Layers'} of {self.name}, learned from {self.by}"
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: the settings, and a record for each layer."""
@@ -143,6 +172,7 @@ def recover(
     *,
     layers: Sequence[int] | str = "all",
     by: Way = "examples",
+    blocks: bool = False,
     tokens: PositiveInt = 4,
     inputs: InputsName = "boolean",
     examples: PositiveInt | None = None,
@@ -159,6 +189,8 @@ def recover(
         all, or numbers from 0 and ranges, such as 0,2-4.
     by : "examples" or "queries"
         What the learner sees: random examples, for Newton with the dimension of a head as rank; or answers to queries.
+    blocks : bool
+        Learn whole blocks, attention and network with norms and residuals, by queries to each block alone.
     tokens : int
         Number k of tokens. From more than four, Newton starts from a rough fit to sequences of four, from five counting
         floors of them.
@@ -182,29 +214,43 @@ def recover(
     FileFormatError, ValueError
         If a layer cannot be read, or a setting is out of range.
     """
-    settings = {"by": by, "tokens": tokens, "inputs": inputs, "examples": examples, "seed": seed}
+    settings: dict[str, Any] = {
+        "by": by,
+        "tokens": tokens,
+        "inputs": inputs,
+        "examples": examples,
+        "seed": seed,
+    }
+    settings |= {"blocks": True} if blocks else {}
     reading = {name: options.pop(name, default) for name, default in _READING.items()}
+    if blocks and (by != "queries" or reading["biases"] != "kept" or reading["coordinates"] is not None):
+        raise ValueError(
+            "Blocks are learned by queries, whole: give --blocks with --by queries, and no --biases or --coordinates."
+        )
     path, cells = Path(checkpoint), []
     for number in _chosen(layers, checkpoint_layers(path, prefix=reading["prefix"])):
         with single_thread():  # the last digits of products depend on the number of threads
-            imported = read_checkpoint_layer(path, layer=number, **reading)
-        layer = imported.layer
+            block = _block(path, number, reading) if blocks else None
+            source: Any = block or read_checkpoint_layer(path, layer=number, **reading)
+            layer = source.layer if block is None else block.block.layer
         ranks = np.linalg.matrix_rank(np.concatenate([layer.theta, layer.w]))
-        shape = (
-            number,
-            layer.heads,
-            layer.dim,
-            imported.head_dim,
-            layer.biased,
-            [int(ranks.min()), int(ranks.max())],
-        )
-        # known by the layer's content: a moved or renamed file is the same
-        arguments = dict(zip(_SHAPE, shape, strict=True)) | settings | {"content": identity(layer)}
+        shape = {
+            "layer": number,
+            "heads": layer.heads,
+            "dim": layer.dim,
+            "head_dim": source.head_dim,
+            "biased": layer.biased,
+            "ranks": [int(ranks.min()), int(ranks.max())],
+        }
+        shape |= {} if block is None else {"neurons": block.network.width}
+        # known by the content: a moved or renamed file is the same
+        content = {"content": identity(block or layer)}
+        arguments = shape | settings | content
         cells.append(Cell(_recovered, arguments, {"source": (path.absolute(), reading)}, f"layer {number}"))
     recovered: list[LayerRecovery] = []
     with suppress(KeyboardInterrupt):
         for result in run(cells, retry_failed=True, **options):
-            known = {name: result.cell.arguments[name] for name in _SHAPE}
+            known = {name: value for name, value in result.cell.arguments.items() if name in _SHAPE}
             ended = {"status": result.status, "message": result.message}
             recovered.append(msgspec.convert(known | ended | (result.value or {}), LayerRecovery))
     ordered = tuple(sorted(recovered, key=lambda layer: layer.layer))
@@ -232,32 +278,53 @@ def _chosen(layers: Sequence[int] | str, known: Sequence[int]) -> list[int]:
     return sorted(wanted)
 
 
-def _recovered(source: tuple[Path, dict[str, Any]], layer: int, head_dim: int, by: Way, **given: Any) -> Any:
-    """What a layer's record holds beside its shape."""
+def _recovered(
+    source: tuple[Path, dict[str, Any]],
+    layer: int,
+    head_dim: int,
+    by: Way,
+    blocks: bool = False,
+    **given: Any,
+) -> Any:
+    """What the record of a layer or block holds beside its shape."""
     path, reading = source
     shape = {"tokens": given["tokens"], "inputs": given["inputs"]}
-    target = checkpoint_target(path, layer=layer, **shape, **reading)
-    oracle, fits = None, list[Fit]()
-    if by == "queries":
-        learner: Any = ByQueries(examples=given["examples"])
-        oracle = ValueOracle(target.layer)  # of any number of tokens: far fewer queries are needed then
+    learner: Any
+    fits: list[Fit] = []
+    stored = _block(path, layer, reading) if blocks else None
+    if stored is None:
+        target = checkpoint_target(path, layer=layer, **shape, **reading)
     else:
-        learner, fits = _newton(target, head_dim, given)
+        target = layer_target(stored.block, made={"notes": stored.notes}, **shape)
+    if by == "examples":
+        oracle, (learner, fits) = None, _newton(target, head_dim, given)
+    elif stored is None:  # queries may have any number of tokens: far fewer are needed then
+        oracle, learner = ValueOracle(target.layer), ByQueries(examples=given["examples"])
+    else:
+        oracle = ValueOracle.from_callable(stored, None, stored.dim)
+        learner = BlockByQueries(examples=given["examples"])
     fit, measures = _fitted(target, learner, given["seed"], oracle)
     fits.append(fit)
     recovery = {
         "notes": target.made["notes"],
         "outcome": fit.outcome.name,
-        "explanation": fit.explanation,
+        "explanation": fit.explanation
+        if fit.layer or stored is None
+        else f"{fit.explanation} {fit.trace[-1].name}",
         "succeeded": fit.outcome.succeeded,
         "error_rate_bound": fit.error_rate_bound,
-        "violated": target.conditions.violated,
+        "violated": target.conditions.violated if stored is None else (),
         "heads_found": None if fit.layer is None else fit.layer.heads,
-        "errors": {name: measures.get(measure) for name, measure in _ERRORS.items()},
+        "errors": {
+            name: measures.get(measure) for name, measure in (_BLOCK_ERRORS if blocks else _ERRORS).items()
+        },
         "used": sum(fit.examples_used for fit in fits),
         "seconds": sum(fit.seconds for fit in fits),
         "engine": fit.engine,
     }
+    if stored is not None:
+        recovery["neurons_found"] = fit.layer.network.width if isinstance(fit.layer, Block) else None
+        recovery["undetermined"] = _undetermined(stored.block)
     return as_plain(recovery)
 
 
@@ -280,3 +347,35 @@ def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newto
 
 def _fitted(target: Target, learner: Any, seed: int, oracle: ValueOracle | None = None) -> Any:
     return target.fit(learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)
+
+
+def _block(path: Path, layer: int, reading: dict[str, Any]) -> StoredBlock:
+    return read_checkpoint_block(path, layer=layer, heads=reading["heads"], prefix=reading["prefix"])
+
+
+def _undetermined(block: Block) -> tuple[str, ...]:
+    """What the function of a block with norms leaves open: its symmetries, that `Block.centred` and matching undo."""
+    parts = ["the order of heads and of neurons", "the four maps of a head beyond Theta, W, c and b"]
+    first, _ = block.norms or (None, None)
+    if block.norm_first:
+        parts.append("gains and offsets of norms, apart from the matrices behind them")
+        if first is not None and first.centred:
+            parts.append(
+                "what these matrices do to the mean of a token, and the mean of b apart from that of b2"
+            )
+    else:
+        parts.append("the offset of the first norm, apart from b1 and b2")
+        parts.append(
+            "one factor of the first gain, W2, b2 and the root of the second eps, which W1 takes back"
+        )
+        parts.append("the means that norms take off: those of outputs of heads and network")
+    free = {
+        "relu": "a positive factor of each neuron, which W2 takes back",
+        "tanh": "the sign of each neuron",
+    }
+    return (*parts, *(free[name] for name in free if name == block.network.activation))
+
+
+def _found_of(found: int | None, true: int | None) -> str:
+    """A number, and before it the number found if it is another."""
+    return f"{true}" if found in (None, true) else f"{found} of {true}"

@@ -1,7 +1,7 @@
 """Samples of learning with rounding or with errors: of an instance, of a file, or of a named set of parameters."""
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from arena.names import find_name
 from arena.target import Target
-from arena.target_files import load_target
+from arena.targets import load_target
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from lower import HardInstance
 from lwe import (
     PRESETS,
+    Distribution,
     Flips,
     LWEParameters,
     LWRFamily,
@@ -37,21 +38,61 @@ _COMPARED = 200  # examples of the layer that are checked against its secret
 _AT_ONCE = 4096  # examples of a layer that are drawn together
 
 
+@dataclass(frozen=True)
+@checked
+class Problem:
+    """What a file of samples does not say of them.
+
+    Parameters
+    ----------
+    labels : path, optional
+        With a matrix: the labels b, as .npy or as [1 2].
+    q : int, optional
+        With a matrix, or .npz of another program: the modulus, at most 2^52.
+    p : int, optional
+        With a matrix: the levels, if labels are rounded down to so many values, floor(p x / q).
+    matrix : str, optional
+        With a matrix: uniform (the default), binary or ternary entries.
+    secret : path, optional
+        With samples: the true secret, as .npy or as [1 2], for comparison.
+    Xs : Distribution or str, optional
+        With a matrix: the distribution of the secret: uniform (the default), binary, binomial:2, sparse:8, ...
+    Xe : Distribution or str, optional
+        With a matrix: the distribution of the errors: zero (the default), gaussian:3, binomial:2, ...
+    rounding : {"down", "nearest"}, optional
+        With samples and p: down, or nearest: floor(p x / q + 1/2). By default down, and nearest if that breaks nothing.
+    """
+
+    labels: str | Path | None = None
+    q: PositiveInt | None = None
+    p: PositiveInt | None = None
+    matrix: str | None = None
+    secret: str | Path | None = None
+    Xs: Distribution | str | None = None
+    Xe: Distribution | str | None = None
+    rounding: Rounding | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The entries that are given."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
 @checked
 def open_samples(
     source: Target | str | Path,
     number: PositiveInt | None = None,
+    problem: Problem = Problem(),
     *,
-    rounding: Rounding | None = None,
     seed: NonNegativeInt = 0,
     drawn: int = 1000,
-    **problem: Any,
 ) -> tuple[str, StoredSamples]:
     """The title and the samples of an instance, of a file, or of a named set of parameters.
 
-    `number` of them are kept or drawn; by default all that a file has, or `drawn`. `problem` says what a file does not
-    hold: labels, q, p, matrix, secret, Xs and Xe, as `attack` has them. FileFormatError if a file is damaged;
-    ValueError if there is no such file and no set of that name, the file has fewer samples, or an argument is wrong.
+    `number` of them are kept or drawn; by default all that a file has, or `drawn`. FileFormatError if a file is
+    damaged; ValueError if there is no such file and no set of that name, the file has fewer samples, or an entry of the
+    problem is wrong, missing or of no use.
 
     Examples
     --------
@@ -59,13 +100,13 @@ def open_samples(
     >>> title, len(stored.samples)
     ('kyber512', 20)
     """
-    given = {name: value for name, value in problem.items() if value is not None}
+    given, rounding = problem.given, problem.rounding
     named = not isinstance(source, Target) and not os.path.exists(source)
     kind = None if named or isinstance(source, Target) else kind_of_file(source)
     if kind is None:
-        if unused := [*given, *(["rounding"] * (rounding is not None and not named))]:
+        if unused := given.keys() - ({"rounding"} if named else set()):
             raise ValueError(
-                f"{', '.join(unused)}: such options are for samples, and {source} holds none. An instance "
+                f"{', '.join(sorted(unused))}: such options are for samples, and {source} holds none. An instance "
                 "says them itself; save a matrix with numpy.save."
             )
         if named:
@@ -76,12 +117,13 @@ def open_samples(
         return target.title, samples_of(target, number or drawn, seed=seed)
     if kind == "matrix" and (missing := [name for name in ("labels", "q") if name not in given]):
         raise ValueError(f"{source} holds a matrix: {missing[0]} is needed, too.")
-    paths = {f"{name}_path": given.pop(name, None) for name in ("labels", "secret")}
-    if given or paths["labels_path"] is not None:
-        given = {"matrix": "uniform"} | given
-    for name in given.keys() & {"Xs", "Xe"}:
-        given[name] = parse_distribution(given[name]) if isinstance(given[name], str) else given[name]
-    stored = read_samples(source, given or None, rounding=rounding, **paths)  # type: ignore[arg-type]
+    stated: dict[str, Any] = {name: given[name] for name in ("matrix", "q", "p", "Xs", "Xe") if name in given}
+    if stated or problem.labels is not None:
+        stated = {"matrix": "uniform"} | stated
+    for name in stated.keys() & {"Xs", "Xe"}:
+        stated[name] = parse_distribution(stated[name]) if isinstance(stated[name], str) else stated[name]
+    paths: Any = {"path": source, "labels_path": problem.labels, "secret_path": problem.secret}
+    stored = read_samples(parameters=stated or None, rounding=rounding, **paths)
     if number is not None and number > len(stored.samples):
         raise ValueError(f"The number of samples is {number}: {source} has {len(stored.samples)}.")
     return str(source), replace(stored, samples=stored.samples.take(number or len(stored.samples)))

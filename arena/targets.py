@@ -1,5 +1,10 @@
-"""The makers of targets: of layers, blocks, trained models, hard families, and the presets."""
+"""Targets made of layers, blocks, trained models and hard families, the presets, and files of targets.
 
+A file holds data, never a seed; what it says of its origin is shown as what it says.
+"""
+
+import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -21,8 +26,10 @@ from attention import (
 )
 from attention._arrays import shown, to_numpy
 from attention.feed_forward import Activation
+from attention.files import load_layer, save_layer
+from attention.foreign import printable
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
-from lower import FAMILIES, Family
+from lower import FAMILIES, Family, load_instance, save_instance
 from lower.family import FamilyConstructor
 
 _VERSIONS = {"version": version("attention-bounds"), "numpy": np.__version__}
@@ -316,3 +323,87 @@ def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             flat[name] = list(value) if isinstance(value, tuple) else value
     return flat
+
+
+@checked
+def save_target(path: str | Path, target: Target) -> None:
+    """Write a target as data (never as a seed); `load_target` restores it bit for bit."""
+    if target.instance is not None and target.block is not None:
+        raise ValueError(
+            f"{target.name} is a hard instance in a block, which has no file: write the target without its network, "
+            "and put it into a block by block_target."
+        )
+    if target.instance is not None:
+        save_instance(path, target.instance, made=target.made)
+    else:
+        save_layer(path, target.answers, inputs=target.inputs, made=target.made)
+
+
+@checked
+def load_target(
+    path: str | os.PathLike, *, tokens: PositiveInt | None = None, inputs: InputsName | None = None
+) -> Target:
+    """Read a target from a layer or an instance file.
+
+    Parameters
+    ----------
+    path : path
+        The file; its stem names the target.
+    tokens : int, optional
+        The number of tokens, if the file does not store it or to override it.
+    inputs : str, optional
+        The distribution of the tokens, likewise.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is neither a layer nor an instance.
+    ValueError
+        If the file does not store the number of tokens and `tokens` is not given either.
+    """
+    from lwe.sample_files import kind_of_file
+
+    if kind_of_file(Path(path)) is not None:
+        raise ValueError(f"{path} holds samples, not a layer: give it to attention-bounds attack.")
+    stored, name = load_layer(path), Path(path).stem
+    if stored.kind == "instance":
+        if tokens is not None or inputs is not None:
+            raise ValueError(
+                f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
+            )
+        registered_families()
+        instance = load_instance(Path(path))
+        return Target(name, instance.layer, instance.inputs, instance, stored.made, from_file=True)
+    own, layer = stored.inputs, stored.layer
+    if own is None or tokens is not None or inputs is not None:
+        if tokens is None and own is None:
+            raise ValueError(f"{path} does not say how many tokens there are: give --tokens.")
+        kinds = {kind: name for name, kind in INPUTS.items()}
+        number = tokens if own is None or tokens is not None else own.tokens
+        own = inputs_named(inputs or kinds.get(type(own), "boolean"), number, layer.dim)
+    target = layer_target(layer, tokens=own.tokens, inputs=own, name=name, made=stored.made)
+    return replace(target, from_file=True)
+
+
+def open_targets(given: Any, *, tokens: int | None = None, inputs: InputsName | None = None) -> list[Target]:
+    """Targets for a comparison; files are read, and their stems name them, or their paths where stems are equal.
+
+    Tables and figures show only titles: that of a file begins with its name, and so does one of several equal ones.
+    ValueError if there is no target. `tokens` and `inputs` are for the files, as for `load_target`.
+    """
+    given = [given] if isinstance(given, Target | str | os.PathLike) else list(given)
+    if not given:
+        raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
+    stems = Counter(Path(one).stem for one in given if not isinstance(one, Target))
+    targets = []
+    for one in given:
+        if not isinstance(one, Target):
+            path, one = one, load_target(one, tokens=tokens, inputs=inputs)
+            name = one.name if stems[one.name] == 1 else printable(str(path))
+            one = replace(one, name=name, title=f"{name}: {one.title}")
+        targets.append(one)
+    times = Counter(target.title for target in targets)
+    return [
+        target if times[target.title] == 1 else replace(target, title=f"{target.name}: {target.title}")
+        for target in targets
+    ]

@@ -149,7 +149,7 @@ class Block:
         return replace(self, layer=self.layer.map(convert), network=self.network.map(convert), norms=norms)
 
     def centred(self) -> "Block":
-        """The same function in a normal form: with no bias b of the layer where both residuals are there.
+        """The same function in a normal form: with no bias b of the layer, which goes to b1, and to b2 by a residual.
 
         Of a pre-norm block, gains and offsets go into the next matrices. A LayerNorm takes means off, so matrices lose
         theirs on the side of tokens, and b its own, which goes to b2.
@@ -162,10 +162,12 @@ class Block:
         layer, network = self.layer, self.network
         if self.norms is not None:
             return (self._without_gains if self.norm_first else self._in_units_of_gains)(*self.norms)
-        if layer.bias is None or not (self.residual and network.residual):
+        if layer.bias is None:
             return self
-        moved = replace(network, b1=network.b1 + layer.bias @ network.w1, b2=network.b2 + layer.bias)
-        return Block(AttentionLayer(layer.theta, layer.w, layer.key_bias, causal=layer.causal), moved)
+        b2 = network.b2 + layer.bias if network.residual else network.b2
+        moved = replace(network, b1=network.b1 + layer.bias @ network.w1, b2=b2)
+        bare = AttentionLayer(layer.theta, layer.w, layer.key_bias, causal=layer.causal)
+        return Block(bare, moved, self.residual)
 
     def _without_gains(self, first: Norm, second: Norm) -> "Block":
         layer, network, d = self.layer, self.network, self.dim

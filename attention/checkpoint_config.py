@@ -176,13 +176,11 @@ def expand_groups(shown: Path, config: Config, maps: dict[str, Any], m: int) -> 
     return [f"Keys and values are shared by groups of {m // groups} heads: here each head has its own copy."]
 
 
-def beyond_the_layer(
+def logit_scale(
     naming: Naming, config: Config, number: int, h: int, *, causal: bool, known: bool
 ) -> tuple[float, list[str]]:
-    """The factor of the logits, and notes on what the model computes beyond the layer, or is assumed to compute."""
-    scale = 1 / math.sqrt(h)
-    around = "any layer norm" if naming.norm is None else f"the layer norm {naming.norm} it"
-    notes = [f"The residual connection around the layer and {around} are no part of it."]
+    """The factor of the logits, and notes on it, on a mask, and on what the model is assumed to compute."""
+    scale, notes = 1 / math.sqrt(h), []
     if causal:
         notes.append("The layer is causal: a token attends to earlier ones and itself, as in the model.")
     if config.flag("scale_attn_weights") is False:

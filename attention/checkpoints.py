@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 from attention.checkpoint_config import (
     RENAME,
     Config,
-    beyond_the_layer,
     expand_groups,
     head_count,
+    logit_scale,
     require_plain,
 )
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
@@ -25,6 +25,56 @@ from attention.torch_files import PICKLES, is_pickle, read_torch_file
 from attention.validation import NonNegativeInt, PositiveInt, checked
 
 __all__ = ["checkpoint_layers", "read_checkpoint_layer"]
+
+
+Tensors = Mapping[str, Callable[[], tuple[np.ndarray, str]]]
+"""Tensors by name, each as a function that gives the array and its type in the file."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredAttention:
+    """The attention of a layer as a checkpoint has it, and where it was found."""
+
+    path: Path
+    tensors: Tensors
+    naming: Naming
+    config: Config
+    stem: str  #: what the names of the layer's tensors begin with
+    projections: Projections
+    heads: int
+    scale: float  #: of the logits
+    causal: bool
+    transposed: bool  #: whether the rows of weights are inputs
+    notes: tuple[str, ...]
+
+
+def read_attention(
+    path: str | os.PathLike[str], *, layer: int, heads: int | None, prefix: str | None
+) -> StoredAttention:
+    """The four maps of a layer; parameters as of `read_checkpoint_layer`."""
+    shown, tensors = _locate(Path(path))
+    naming, prefix, stems = _choose(shown, tensors, prefix)
+    if layer not in stems:
+        raise ValueError(
+            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_listed(stems)}."
+        )
+    stem, config = stems[layer], Config.read(shown, prefix)
+    causal = require_plain(shown, naming, config, tensors, stem)
+    arrays, types, transposed = _read_maps(shown, naming, tensors, stem)
+    (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
+    m, notes = head_count(config, heads, p, d, known=known)
+    notes += expand_groups(shown, config, arrays, m)
+    scale, beyond = logit_scale(naming, config, layer, p // m, causal=causal, known=known)
+    notes += beyond
+    if rounded := sorted(types - {"float32", "float64"}):
+        notes.append(f"Stored in {' and '.join(rounded)}: the numbers are taken as they are, in float64.")
+    biased = {role for role in _ROLES if f"{role}_bias" in arrays}
+    if biased and (absent := [role for role in _ROLES if role not in biased]):
+        notes.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
+    projections = guarded(shown, f"the tensors of {stem!r:.200} make no layer", lambda: Projections(**arrays))
+    return StoredAttention(
+        shown, tensors, naming, config, stem, projections, m, scale, causal, transposed, tuple(notes)
+    )
 
 
 @checked
@@ -89,35 +139,26 @@ def read_checkpoint_layer(
     ----------
     The names, layouts and options are those of the Hugging Face implementations, timm, fairseq, nanoGPT and PyTorch.
     """
-    shown, tensors = _locate(Path(path))
-    naming, prefix, stems = _choose(shown, tensors, prefix)
-    if layer not in stems:
-        raise ValueError(
-            f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_listed(stems)}."
-        )
-    stem, config = stems[layer], Config.read(shown, prefix)
-    causal = require_plain(shown, naming, config, tensors, stem)
-    arrays, types = _read_maps(shown, naming, tensors, stem)
-    (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
-    m, notes = head_count(config, heads, p, d, known=known)
-    notes += expand_groups(shown, config, arrays, m)
-    scale, around = beyond_the_layer(naming, config, layer, p // m, causal=causal, known=known)
-    notes += around
-    if rounded := sorted(types - {"float32", "float64"}):
-        notes.append(f"Stored in {' and '.join(rounded)}: the numbers are taken as they are, in float64.")
-    biased = {role for role in _ROLES if f"{role}_bias" in arrays}
-    if biased and (absent := [role for role in _ROLES if role not in biased]):
-        notes.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
-    projections = guarded(shown, f"the tensors of {stem!r:.200} make no layer", lambda: Projections(**arrays))
+    stored = read_attention(path, layer=layer, heads=heads, prefix=prefix)
     imported = convert_projections(
-        projections, heads=m, scale=scale, biases=biases, coordinates=coordinates, causal=causal
+        stored.projections,
+        heads=stored.heads,
+        scale=stored.scale,
+        biases=biases,
+        coordinates=coordinates,
+        causal=stored.causal,
     )
+    around = "any layer norm" if stored.naming.norm is None else f"the layer norm {stored.naming.norm} it"
     return replace(
         imported,
-        notes=(*notes, *imported.notes),
-        source=shown.name,
-        naming=naming.name,
-        prefix=prefix,
+        notes=(
+            f"The residual connection around the layer and {around} are no part of it.",
+            *stored.notes,
+            *imported.notes,
+        ),
+        source=stored.path.name,
+        naming=stored.naming.name,
+        prefix=stored.config.prefix,
         number=layer,
     )
 
@@ -129,9 +170,6 @@ def checkpoint_layers(path: str | os.PathLike[str], *, prefix: str | None = None
     return tuple(sorted(_choose(shown, tensors, prefix)[2]))
 
 
-_Tensors = Mapping[str, Callable[[], tuple[np.ndarray, str]]]
-"""Tensors by name, each as a function that gives the array and its type in the file."""
-
 _ROLES = ("query", "key", "value", "output")
 _KNOWN = f"{', '.join(naming.name for naming in NAMINGS[:-1])} or {NAMINGS[-1].name}"
 _INDEX = ".index.json"
@@ -139,7 +177,7 @@ _INDEX = ".index.json"
 _USUAL = [f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)]
 
 
-def _locate(path: Path) -> tuple[Path, _Tensors]:
+def _locate(path: Path) -> tuple[Path, Tensors]:
     """The file or index to read, and its tensors by their names without segments of wrappers."""
     if os.path.isdir(path):
         path = _in_folder(path)
@@ -154,11 +192,11 @@ def _locate(path: Path) -> tuple[Path, _Tensors]:
     return path, plain
 
 
-def _opened(path: Path) -> _Tensors:
+def _opened(path: Path) -> Tensors:
     return read_torch_file(path) if is_pickle(path) else stored_tensors(path)
 
 
-def _parts(index: Path) -> _Tensors:
+def _parts(index: Path) -> Tensors:
     """The tensors of a checkpoint of several files, which are opened where a tensor is read."""
     weight_map = read_json(index, "index").get("weight_map")
     if not isinstance(weight_map, dict) or not all(
@@ -193,7 +231,7 @@ def _in_folder(folder: Path) -> Path:
     raise wrong(folder, f"the folder holds no {_USUAL[0]}, and no other file that ends in {allowed}")
 
 
-def _choose(shown: Path, tensors: _Tensors, prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
+def _choose(shown: Path, tensors: Tensors, prefix: str | None) -> tuple[Naming, str, dict[int, str]]:
     """The naming and the full prefix of the model, and the stem of the tensors of each of its layers."""
     if adapter := sorted(name for name in tensors if "lora_" in name):
         merge = "which is not part of the weights: merge it into them (in peft, merge_and_unload)"
@@ -224,8 +262,10 @@ def _listed(numbers: Collection[int]) -> str:
     return f"layers {', '.join(map(str, sorted(numbers))):.200}"
 
 
-def _read_maps(shown: Path, naming: Naming, tensors: _Tensors, stem: str) -> tuple[dict[str, Any], set[str]]:
-    """The four maps, rows as outputs, and the biases that there are, as for `Projections`; the types in the file."""
+def _read_maps(
+    shown: Path, naming: Naming, tensors: Tensors, stem: str
+) -> tuple[dict[str, Any], set[str], bool]:
+    """The four maps, rows as outputs, and the biases that there are; their types; whether rows were inputs."""
     names = {
         (role, kind): f"{stem}{module}{kind}"
         for role, module in naming.modules.items()
@@ -244,16 +284,13 @@ def _read_maps(shown: Path, naming: Naming, tensors: _Tensors, stem: str) -> tup
         raise wrong(shown, f"the layer has {both}: one of the two is needed, as they may differ")
     arrays, types = {}, set()
     for (role, kind), name in names.items():
-        array, dtype = tensors[name]()
-        if array.dtype.kind != "f":
-            raise wrong(shown, f"tensor {name!r:.200} has dtype {dtype}; floats are needed")
-        if array.ndim != (2 if kind == "weight" else 1) or not array.size:
-            raise wrong(shown, f"the tensors of {stem!r:.200} are no matrices and vectors")
-        arrays[role, kind] = require_finite(shown, f"tensor {name!r:.200}", array)
+        arrays[role, kind], dtype = read_floats(shown, tensors, stem, name, 2 if kind == "weight" else 1)
         types.add(dtype)
+    transposed = False
     if ("fused", "weight") in arrays:
         fused, output = arrays["fused", "weight"], arrays["output", "weight"]
-        if len(fused) != 3 * output.shape[1]:
+        transposed = len(fused) != 3 * output.shape[1]
+        if transposed:
             # the rows of a Conv1D are inputs: (d, 3 p) and (p, d) are never (3 p, d) and (d, p) of another p and d
             arrays |= {("fused", "weight"): fused.T, ("output", "weight"): output.T}
     maps: dict[str, Any] = {}
@@ -265,4 +302,14 @@ def _read_maps(shown: Path, naming: Naming, tensors: _Tensors, stem: str) -> tup
         raise wrong(
             shown, f"the maps of queries and outputs of {stem!r:.200} have shapes {shapes}: (p, d) and (d, p)"
         )
-    return maps, types
+    return maps, types, transposed
+
+
+def read_floats(shown: Path, tensors: Tensors, stem: str, name: str, axes: int) -> tuple[np.ndarray, str]:
+    """A tensor of finite floats with so many axes, and its type in the file."""
+    array, dtype = tensors[name]()
+    if array.dtype.kind != "f":
+        raise wrong(shown, f"tensor {name!r:.200} has dtype {dtype}; floats are needed")
+    if array.ndim != axes or not array.size:
+        raise wrong(shown, f"the tensors of {stem!r:.200} are no matrices and vectors")
+    return require_finite(shown, f"tensor {name!r:.200}", array), dtype

@@ -180,7 +180,8 @@ class GroundTruth:
 
         ``theta_error`` and ``w_error`` are errors of the worst head, with heads matched by the Hungarian algorithm.
         They are given only if both layers have the same shape; ``key_bias_error`` and ``bias_error`` only if one of
-        them has biases. Of blocks they are those of the attention, and ``network_error`` is that of the worst neuron.
+        them has biases. Of blocks they are those of the attention, ``network_error`` is that of the worst neuron, and
+        ``norm_error`` that of the worst gain and offset behind the sums.
         """
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
@@ -198,7 +199,8 @@ class GroundTruth:
             if layer.biased or self.layer.biased:
                 measures |= {"key_bias_error": float(errors.key_bias.max()), "bias_error": errors.bias}
         if isinstance(layer, Block) and isinstance(self.layer, Block):
-            fitted, true = layer.centred().network, self.layer.centred().network
+            blocks = layer.centred(), self.layer.centred()
+            fitted, true = (block.network for block in blocks)
             if (fitted.width, fitted.activation, fitted.residual) == (
                 true.width,
                 true.activation,
@@ -206,6 +208,9 @@ class GroundTruth:
             ):
                 of_network = network_errors(fitted, true)
                 measures["network_error"] = float(np.max([of_network.w1, of_network.w2, of_network.b1]))
+            if not any(block.norms is None or block.norm_first for block in blocks):
+                norms, true_norms = ([[n.gain, n.offset] for n in block.norms or ()] for block in blocks)
+                measures["norm_error"] = max(map(relative_error, np.array(norms), np.array(true_norms)))
         return measures
 
 

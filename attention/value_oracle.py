@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -97,14 +97,14 @@ class ValueOracle:
     def from_callable(
         cls,
         f: Callable[[np.ndarray], Any],
-        tokens: PositiveInt,
+        tokens: PositiveInt | None,
         dim: PositiveInt,
         *,
         noise: NonNegativeFloat = 0.0,
         budget: PositiveInt | None = None,
         rng: Rng = None,
     ) -> "ValueOracle":
-        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape.
+        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape, k = `tokens` or any k.
 
         What the function raises becomes a ValueError that says so.
         """
@@ -157,6 +157,25 @@ class ValueOracle:
         require_array("The answer", answers, x.shape)
         answers = answers.astype(np.float64)
         return answers + self.noise * self._rng.standard_normal(x.shape) if self.noise else answers
+
+
+class DerivedOracle(ValueOracle):
+    """Another function as an oracle: `_derived` computes its answers from those of an oracle, whose budget counts."""
+
+    each: ClassVar[int] = 1  #: queries of the oracle for one of this
+
+    def __init__(self, oracle: ValueOracle) -> None:
+        self._oracle = oracle
+        self._prepare(self._derived, oracle.tokens, oracle.dim, 0.0, None, None)
+        self.longest = oracle.longest
+
+    @property
+    def remaining(self) -> int | None:
+        """How many queries are left; None if there is no budget."""
+        return None if self._oracle.remaining is None else self._oracle.remaining // self.each
+
+    def _derived(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        raise NotImplementedError
 
 
 def _answer(f: Callable[[np.ndarray], Any], x: np.ndarray) -> Any:

@@ -23,7 +23,8 @@ _PROGRAM = (sys.executable, "-c", "from arena.cli import main; main()")
 _COMMANDS = {
     "compare": (
         "runs.sqlite",
-        "compare nice.safetensors parity.safetensors --learners newton,linear,known-part,elimination --seeds {seeds}",
+        "compare nice.safetensors parity.safetensors --learners newton,linear,known-component,elimination "
+        "--seeds {seeds}",
     ),
     "curves": ("studies.sqlite", "curves sq --dims 10,16,20 --bits 3 --tau 0.3"),
     "recover": ("recover.sqlite", "recover model --by queries"),

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from arena.drawing import Drawing
+from arena.views.figures import Drawing
 
 __all__ = ["scrape_drawings"]
 

@@ -20,8 +20,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the code beside the pages, not an installed one
 
 from arena import Target, compare, family_target, learn, lwr_target, nice_target
-from arena.drawing import Drawing
-from arena.records import Summary
+from arena.results import Summary
+from arena.views.figures import Drawing
 from arena.views.phases import draw_phases
 from attention.files import write_whole
 from lower import FAMILIES, Key

@@ -113,12 +113,14 @@ def run_claims(
     ----------
     claims : sequence of Claim
         The claims.
-    scale, seed
-        As of `run_claim`.
+    scale : Scale
+        quick: all in minutes; full: the sizes of the quoted figures.
+    seed : int
+        Seed of every random choice.
     jobs : int
-        The number of processes that share the work; each computes in one thread.
+        Processes that share the work, each in one thread.
     inject : bool
-        Whether each claim is run again on its injected error, at the quick scale; it must fail there.
+        Run each claim again, quickly, with an injected error: it must fail.
     progress : bool
         As of `runs.run`.
     """

@@ -4,10 +4,9 @@ A cell is a function and its arguments as JSON. `run` yields a result for each c
 before it is yielded, and no cell is computed twice. The package does not depend on attention.
 """
 
-from runs.cell import Cell, Result, Scale, Status, versions
+from runs.cell import Cell, Result, Scale, Status, single_thread, versions
 from runs.engine import run
 from runs.fingerprint import fingerprint
-from runs.pool import single_thread
 from runs.progress import showing
 from runs.store import Store, StoreError
 

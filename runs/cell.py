@@ -1,21 +1,28 @@
-"""A cell, a function with its arguments, and the result of computing it."""
+"""A cell, a function with its arguments; computing it under one thread; and the result."""
 
 import enum
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any, Literal
+
+from threadpoolctl import threadpool_limits
 
 from runs.fingerprint import fingerprint
 
 Status = Literal["done", "failed", "timed out"]
 """Whether the function returned, failed (raised or crashed), or was stopped."""
 
+_LONGEST_MESSAGE = 2000
 _VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "fpylll")
 
 
@@ -133,3 +140,41 @@ class Result:
         """The result of a cell from the value in a store."""
         names = ("status", "value", "message", "timeout", "finished", "versions")
         return cls(cell, **{name: data[name] for name in names}, reused=True)
+
+
+@contextmanager
+def single_thread(*, torch: bool = False) -> Iterator[None]:
+    """Within this context BLAS and OpenMP use one thread; so does torch if it is loaded, or requested and installed.
+
+    A different order of summation changes the last digits.
+    """
+    with ExitStack() as limits:
+        if "torch" in sys.modules or (torch and find_spec("torch") is not None):
+            import torch as pytorch
+
+            limits.callback(pytorch.set_num_threads, pytorch.get_num_threads())
+            pytorch.set_num_threads(1)
+        limits.enter_context(threadpool_limits(limits=1))
+        yield
+
+
+def attempt(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Status, str]:
+    """Call a function under one thread of linear algebra: "done" and its value as JSON, or "failed" and why."""
+    try:
+        with single_thread():
+            text = json.dumps(function(**arguments), allow_nan=False, ensure_ascii=False)
+            text.encode()  # half a character cannot be stored
+        return "done", text
+    except BaseException as error:  # one cell's failure must not lose the others
+        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            raise  # by the user
+        return "failed", describe_error(error)
+
+
+def describe_error(error: BaseException) -> str:
+    """The type and the message of an error, shortened."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except BaseException:  # an exception may fail when it is printed
+        text = f"{type(error).__name__}, which cannot be printed"
+    return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]

@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from runs.cell import Cell, Result, Status
+from runs.cell import Cell, Result, Status, attempt, describe_error
 from runs.cluster import cluster as on_cluster
-from runs.pool import attempt, describe_error, pack, pool
+from runs.pool import pack, pool
 from runs.progress import Progress, showing
 from runs.store import Store
 

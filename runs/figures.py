@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 INK, FAINT, CARD = "#1d2733", "#5d6875", "#fefefe"
 """Colours of text, of secondary elements and of the background; the page replaces them to follow its theme."""
 LEAST_EXPONENT = -16
@@ -212,13 +210,6 @@ def name_axes(axes: Any, below: str, above: str) -> None:
             "textcoords": "offset points",
         }
         axes.annotate(above, **there, ha="left", va="center")
-
-
-def widened(axes: Any, values: np.ndarray) -> tuple[float, float]:
-    """Limits of the vertical axis around values, set and returned."""
-    low, high = decade_limits([float(value) for value in values if math.isfinite(value)] or [1.0])
-    axes.set_ylim(low, high)
-    return low, high
 
 
 def decade_limits(values: Sequence[float]) -> tuple[float, float]:

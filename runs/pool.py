@@ -3,48 +3,28 @@
 import copy
 import errno
 import importlib
-import json
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from types import ModuleType
 from typing import Any
 
 import cloudpickle
-from threadpoolctl import threadpool_limits
 
-from runs.cell import Status
+from runs.cell import Status, attempt
 from runs.fingerprint import is_installed
 
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _Base: Any = multiprocessing.get_context(_METHOD)
 _starting = threading.Lock()
-_LONGEST_MESSAGE = 2000
-
-
-@contextmanager
-def single_thread(*, torch: bool = False) -> Iterator[None]:
-    """Within this context BLAS and OpenMP use one thread; so does torch if it is loaded, or requested and installed.
-
-    A different order of summation changes the last digits.
-    """
-    with ExitStack() as limits:
-        if "torch" in sys.modules or (torch and find_spec("torch") is not None):
-            import torch as pytorch
-
-            limits.callback(pytorch.set_num_threads, pytorch.get_num_threads())
-            pytorch.set_num_threads(1)
-        limits.enter_context(threadpool_limits(limits=1))
-        yield
 
 
 @contextmanager
@@ -138,28 +118,6 @@ def call(packed: bytes) -> tuple[Status, str]:
 def _call(packed: bytes) -> Any:
     function, arguments = cloudpickle.loads(packed)
     return function(**arguments)
-
-
-def attempt(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Status, str]:
-    """Call a function under one thread of linear algebra: "done" and its value as JSON, or "failed" and why."""
-    try:
-        with single_thread():
-            text = json.dumps(function(**arguments), allow_nan=False, ensure_ascii=False)
-            text.encode()  # half a character cannot be stored
-        return "done", text
-    except BaseException as error:  # one cell's failure must not lose the others
-        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            raise  # by the user
-        return "failed", describe_error(error)
-
-
-def describe_error(error: BaseException) -> str:
-    """The type and the message of an error, shortened."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except BaseException:  # an exception may fail when it is printed
-        text = f"{type(error).__name__}, which cannot be printed"
-    return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]
 
 
 def _begin(modules: Sequence[str], path: list[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attention.validation import NonNegativeInt
 from runs import Cell, Scale, fingerprint, run, versions
 
 Scalar = str | int | float | bool | None
@@ -33,6 +34,8 @@ STUDIES = (
     "queries-by-dimension",
     "query-noise",
     "block-queries",
+    "two-blocks",
+    "serving",
     "low-degree",
     "linear-learning",
     "linear-tasks",
@@ -169,7 +172,7 @@ def run_study(
     study: Study,
     *,
     scale: Scale = Scale.QUICK,
-    seed: int = 0,
+    seed: NonNegativeInt = 0,
     **options: Any,
 ) -> StudyResult:
     """Measure every cell of a study that is not in the store.
@@ -179,9 +182,9 @@ def run_study(
     study : Study
         One of `STUDIES`, or the caller's own.
     scale : Scale
-        Quick or full.
+        quick: seconds to a minute per study; full: the sizes of the documentation.
     seed : int
-        The seed of everything drawn at random.
+        Seed of every random choice.
     **options
         As of `runs.run`: jobs, timeout, store, fresh, isolated, cluster, progress.
 

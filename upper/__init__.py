@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from attention.lazy import lazily
 
 if TYPE_CHECKING:
-    from upper.baselines.closed_form import KnownPart, LinearBaseline, OneGradientStep
+    from upper.baselines.closed_form import KnownComponentBaseline, LinearBaseline, OneGradientStep
     from upper.baselines.gradient_descent import GradientDescent
     from upper.baselines.lbfgs import LBFGS
     from upper.blocks import BlockByQueries, FeedForwardByQueries
@@ -24,7 +24,7 @@ __all__ = [
     "ByQueries",
     "FeedForwardByQueries",
     "GradientDescent",
-    "KnownPart",
+    "KnownComponentBaseline",
     "LinearAttentionLearner",
     "LinearBaseline",
     "Newton",

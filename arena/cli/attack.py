@@ -9,6 +9,7 @@ from arena.attacking import ATTACKS, attack
 from arena.cli import WorkFailedError, WorkInterruptedError
 from arena.cli.console import JsonOption, report, require_writable, say, write_json
 from arena.cli.options import takes
+from arena.samples import Problem
 from lwe import AttackOutcome
 
 
@@ -31,6 +32,8 @@ def attack_command(
         Path | None,
         typer.Option("--out", "-o", help="Where to write the results as JSON, after every attack."),
     ] = None,
+    *,
+    problem: Problem,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -54,7 +57,7 @@ def attack_command(
         if out is not None:
             write_json(out, found.to_json())
 
-    found = attack(file, attacks, on_result=keep, progress=True, **settings)
+    found = attack(file, attacks, on_result=keep, progress=True, **problem.given, **settings)
     if as_json or found.results:
         report(found, {"file": str(file), **found.to_json()}, as_json)
     if out is not None and found.results:

@@ -1,19 +1,20 @@
 """``attention-bounds check``: check the claims of the papers one by one."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from arena.cli import WorkFailedError, WorkInterruptedError
-from arena.cli.console import JsonOption, SeedOption, report, require_writable, say
+from arena.cli.console import JsonOption, report, require_writable, say
+from arena.cli.options import takes
 from arena.formats import plural
 from paper_checks import GROUPS, ClaimResult, all_claims, find_claims, run_claims
 from paper_checks.claims_folder import keep_result, read_results
 from paper_checks.reports import claim_to_json, result_text, summary_text, write_pages
-from runs import Scale
 
 
+@takes(run_claims, without=("progress",))
 def check_command(
     checks: Annotated[
         list[str] | None,
@@ -22,9 +23,6 @@ def check_command(
             help=f"Identifiers such as layer/row-form, patterns with *, groups: {', '.join(GROUPS)}. Without one: all.",
         ),
     ] = None,
-    scale: Annotated[
-        Scale, typer.Option(help="quick: all in minutes; full: the sizes of the quoted figures.")
-    ] = Scale.QUICK,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -33,14 +31,9 @@ def check_command(
             help="Keep the results in this folder and write their pages; without it, print only.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that share the work, each in one thread.")] = 1,
-    inject: Annotated[
-        bool,
-        typer.Option("--inject", help="Run each claim again, quickly, with an injected error: it must fail."),
-    ] = False,
     list_only: Annotated[bool, typer.Option("--list", help="List the claims, and run none.")] = False,
-    seed: SeedOption = 0,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Check the claims of the papers one by one.
 
@@ -59,7 +52,7 @@ def check_command(
         read_results(out)
     by_id, results, interrupted = {one.id: one for one in claims}, list[ClaimResult](), False
     try:
-        for result in run_claims(claims, scale=scale, seed=seed, jobs=jobs, inject=inject, progress=True):
+        for result in run_claims(claims, progress=True, **settings):
             if out is not None:
                 keep_result(out, result)
             results.append(result)

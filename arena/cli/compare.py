@@ -19,11 +19,10 @@ from arena.cli.console import (
 )
 from arena.cli.options import takes
 from arena.comparison import compare
-from arena.learner_table import LEARNERS, PRESETS
-from arena.learners import choose_learners, require_engine
+from arena.learner_table import LEARNERS
+from arena.learners import choose_learners
 from arena.results import Results
-from arena.target_files import load_targets
-from arena.targets import preset_targets
+from arena.targets import open_targets
 from arena.views.page import render_page
 from arena.views.table import print_table
 from attention.files import write_whole
@@ -61,24 +60,21 @@ def compare_command(
     Example: attention-bounds compare --preset quick --out results
     """
     entries = choose_learners(learners)
-    # the devices of a cluster's workers are not known here; there each cell reports a missing one
-    require_engine(settings["engine"], settings["device"], here=run.dask is None)
-    targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
+    targets = open_targets(files, tokens=tokens, inputs=inputs) if files else None
     options = run.begin(out, "runs")
-    total = len(targets) * len(entries) * (settings["seeds"] or PRESETS[settings["preset"]].seeds)
-    options["jobs"] = min(options["jobs"], total)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails is reported below
         results = compare(targets, entries, retry_failed=retry_failed, **settings, **options)
     command = shlex.join(["attention-bounds", *sys.argv[1:]])
     results = replace(results, made={"command": command, **results.made})
+    total = len(results.targets) * len(entries) * results.seeds
     if results.cells:
         text = results.to_json()
-        write_whole(out / "results.json", text.encode())
         if as_json:
             typer.echo(text)
         else:
-            print_table(results)
+            print_table(results)  # first, because a file may not be written in the end
+        write_whole(out / "results.json", text.encode())
         write_whole(out / "index.html", render_page(results).encode())
         if reused := results.made["reused"]:
             again = f"{reused} of {total} cells were in {options['store'].path}; --fresh computes them again."

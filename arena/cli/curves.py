@@ -11,6 +11,7 @@ from arena.cli.options import takes
 from arena.cli.study import measure_studies
 from arena.learning import open_source
 from arena.sources import GivenExamples
+from runs import Scale
 from studies import Study
 from studies.learning_curve import learning_curve
 from studies.lwr_reach import lwr_reach
@@ -34,7 +35,7 @@ def _add(make: Callable[..., Study], name: str, example: str) -> None:
         **settings: Any,
     ) -> None:
         study, seed = make(**settings), settings.get("seed", 0)
-        measure_studies([study], out=out, run=run, seed=seed, as_json=as_json)
+        measure_studies([study], out=out, run=run, as_json=as_json, scale=Scale.FULL, seed=seed)
 
     summary = (make.__doc__ or "").partition("\n")[0]
     words = (
@@ -80,4 +81,4 @@ def examples_command(
     source: Any = open_source(files if len(files) > 1 else files[0], tokens=tokens, inputs=inputs)
     k = source.x.shape[1] if isinstance(source, GivenExamples) else source.inputs.tokens
     study = learning_curve(source, k, **settings)
-    measure_studies([study], out=out, run=run, seed=settings["seed"], as_json=as_json)
+    measure_studies([study], out=out, run=run, as_json=as_json, scale=Scale.FULL, seed=settings["seed"])

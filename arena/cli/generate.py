@@ -59,7 +59,7 @@ generate_app = typer.Typer(
 
 def _write(target: "Target", out: Path, as_json: bool) -> None:
     """Write the target and report it."""
-    from arena.target_files import save_target
+    from arena.targets import save_target
     from attention.inputs import inputs_to_json
 
     save_target(out, target)
@@ -115,13 +115,13 @@ def samples_command(
 
     Example: attention-bounds generate samples lwr.safetensors --number 20000 -o samples.npz
     """
-    from arena.samples import open_samples
+    from arena.samples import Problem, open_samples
     from lwe import save_samples
 
     for path in (out, labels_out):
         if path is not None:
             require_writable(path, source=source)
-    _, found = open_samples(source, number, rounding=rounding, seed=seed)
+    _, found = open_samples(source, number, Problem(rounding=rounding), seed=seed)
     secret = found.secret if with_secret else None
     if with_secret and (secret is None or labels_out is not None):
         raise ValueError(f"--with-secret: {source} has no secret, or matrices are written; leave it out.")

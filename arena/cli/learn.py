@@ -10,7 +10,7 @@ from arena.cli.console import JsonOption, Progress, report, require_writable, sa
 from arena.cli.options import takes
 from arena.learner_table import LEARNERS, LearnerEntry
 from arena.learners import one_learner
-from arena.learning import learn, open_source
+from arena.learning import LearnerSettings, learn, open_source
 from arena.target import Target
 from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import save_layer
@@ -51,8 +51,10 @@ def learn_command(
             "for the layer, the result, two figures and a page.",
         ),
     ] = None,
+    *,
+    settings: LearnerSettings,
     as_json: JsonOption = False,
-    **settings: Any,
+    **options: Any,
 ) -> None:
     """Learn a layer from its examples and measure the error on fresh ones.
 
@@ -78,7 +80,7 @@ def learn_command(
         raise ValueError(
             f"--examples-from {examples_from[0]} has one file: two are needed, or one as the argument."
         )
-    reading = {name: settings.pop(name) for name in ("tokens", "dim", "inputs")}
+    reading = {name: options.pop(name) for name in ("tokens", "dim", "inputs")}
     source = open_source(next(iter(given.values())), **reading)
     entry = one_learner(learner or ("newton" if ask is None else "by-queries"))
     target = source if isinstance(source, Target) else None
@@ -96,11 +98,12 @@ def learn_command(
             require_writable(saved, source=path, layer=True)
     with showing_progress(entry.title) as progress:
         try:
-            learned = learn(source, entry if learner else None, progress=progress.record, **settings)
+            named = entry if learner else None
+            learned = learn(source, named, progress=progress.record, **settings.given, **options)
         except KeyboardInterrupt:
-            raise _interrupted(progress, entry, saved, target, settings["seed"]) from None
+            raise _interrupted(progress, entry, saved, target, options["seed"]) from None
         except RuntimeError as error:
-            if (device := settings["device"]) is None:
+            if (device := settings.device) is None:
                 raise
             # the library's own message, most often about full memory
             raise WorkFailedError(f"The work on {device} failed: {error}") from None

@@ -1,4 +1,4 @@
-"""``attention-bounds linear``: learn linear attention exactly, certify it, and run the studies of it."""
+"""``attention-bounds linear``: learn linear attention exactly, and certify it."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,10 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from arena.cli.console import (
-    FolderOption,
     JsonOption,
-    RunOptions,
-    SeedOption,
     report,
     require_writable,
     say,
@@ -17,16 +14,13 @@ from arena.cli.console import (
     write_json,
 )
 from arena.cli.options import takes
-from arena.cli.study import measure_studies
 from arena.formats import plural
 from arena.linear import certify_linear, learn_linear
-from runs import Scale
-from studies import find_studies
 from upper.linear_attention import save_linear_attention
 
 linear_app = typer.Typer(
     help=(
-        "Linear attention: learned exactly by regression, certified, and the experiments on it.\n\n"
+        "Linear attention: learned exactly by regression, and certified.\n\n"
         "Example: attention-bounds linear learn --dim 8 --heads 4 --out learned"
     ),
     rich_markup_mode=None,
@@ -86,24 +80,3 @@ def linear_certify_command(as_json: JsonOption = False, **settings: Any) -> None
     with showing_progress("Certificate"):
         certified = certify_linear(**settings)
     report(certified, certified.to_json(), as_json)
-
-
-@linear_app.command("experiment")
-@takes()
-def linear_experiment_command(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A study of linear attention: learning or tasks.")
-    ],
-    out: FolderOption = Path("results/studies"),
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
-    *,
-    run: RunOptions,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Run a study of linear attention: ``study linear-NAME`` at full scale.
-
-    Example: attention-bounds linear experiment tasks --out results/studies
-    """
-    scale, studies = Scale.QUICK if quick else Scale.FULL, find_studies([f"linear-{name}"])
-    measure_studies(studies, scale=scale, out=out, run=run, seed=seed, as_json=as_json)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from arena.cells import CELL_NAME, stored_cell
 from arena.cli.console import JsonOption, report, require_writable, say, write_json
+from arena.comparison import CELL_NAMES, stored_cell
 from arena.formats import aligned, count_text, csv_text, error_text, plural, seconds_text
 from arena.records import TARGET_COLUMNS, LearnerRecord, TargetRecord
 from attention.files import write_whole
@@ -84,7 +84,7 @@ def stored_cells(store: Store) -> list[dict[str, Any]]:
     parameters and traces are JSON text. StoreError if the store is damaged.
     """
     try:
-        rows = [_row(data) for data in store.values() if data["function"] == CELL_NAME]
+        rows = [_row(data) for data in store.values() if data["function"] in CELL_NAMES]
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{store.path}: the store is damaged ({error}).") from None
     return sorted(rows, key=lambda row: row["finished"])

@@ -9,37 +9,32 @@ from typing import Annotated, Any
 import typer
 
 from arena.cli import WorkFailedError, WorkInterruptedError
-from arena.cli.console import JsonOption, RunOptions, SeedOption, report, say
+from arena.cli.console import JsonOption, RunOptions, report, say
 from arena.cli.options import takes
 from arena.formats import aligned, folded, plural
 from arena.names import find_name
-from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json, text_table
 from studies.rows import chosen, number_text
 
 
-@takes()
+@takes(run_study)
 def study_command(
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help=f"Studies, or all: {', '.join(STUDIES)}."),
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Show the question of each study.")] = False,
-    scale: Annotated[
-        Scale,
-        typer.Option(help="quick: seconds to a minute per study; full: the sizes of the documentation."),
-    ] = Scale.QUICK,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records and figures.")] = Path(
         "results/studies"
     ),
     *,
     run: RunOptions,
-    seed: SeedOption = 0,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Measure nothing: draw the records in --out again.")
     ] = False,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Answer a question with numbers: tables, and a record and a figure in the folder of --out.
 
@@ -66,19 +61,20 @@ def study_command(
         if as_json:
             report("", done, as_json)
     else:
-        measure_studies(chosen, scale=scale, out=out, run=run, seed=seed, as_json=as_json)
+        measure_studies(chosen, out=out, run=run, as_json=as_json, **settings)
 
 
 def measure_studies(
     studies: Sequence[Study],
     *,
-    scale: Scale = Scale.FULL,
     out: Path,
     run: RunOptions,
-    seed: int = 0,
     as_json: bool = False,
+    **settings: Any,
 ) -> None:
     """Measure studies, print their tables, and write their records and figures into a folder.
+
+    `settings` are those of `run_study`: scale and seed.
 
     WorkFailedError if a cell failed; everything else is measured and written first.
     """
@@ -90,7 +86,7 @@ def measure_studies(
             say(f"{study.name} is left out: it needs {' and '.join(study.missing)}.", quiet=as_json)
             continue
         try:
-            result = run_study(study, scale=scale, seed=seed, **options)
+            result = run_study(study, **settings, **options)
         except KeyboardInterrupt:
             raise WorkInterruptedError(
                 f"Interrupted at {study.name}: {plural(len(done), 'study', 'studies')} of {len(studies)} done. "

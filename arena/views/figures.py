@@ -1,14 +1,20 @@
-"""The figures of a comparison: a heat map of errors, and each learner's error against its cost."""
+"""A figure as an object, and those of a comparison: a heat map of errors, and each learner's error against its cost."""
 
 import math
+import re
 import textwrap
-from collections.abc import Sequence
-from typing import Any, Literal
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape, unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from arena.drawing import Drawing
 from arena.formats import count_text, error_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.records import Comparison, Summary
+from arena.results import Results, Summary
+from attention.files import FilePath
 from runs.figures import (
     CARD,
     FAINT,
@@ -19,8 +25,13 @@ from runs.figures import (
     decade_ticks,
     heat_colours,
     heat_level,
+    save_figure,
+    svg_text,
     text_on,
 )
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 # values beyond these, also zero, are drawn at these, because the axes are logarithmic
 _LEAST_ERROR, _MOST_ERROR = 1e-17, 1e2
@@ -29,7 +40,63 @@ _PANELS = 4  # side by side
 _PANEL = (2.3, 2.45)  # inches from one panel to the next
 
 
-def heat_map(results: Comparison) -> Drawing:
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure. A notebook shows it as a picture if a cell ends with it."""
+
+    figure: Any = field(repr=False)  #: of matplotlib
+    words: str = "A figure"  #: a description, for readers who cannot see it
+
+    @cached_property
+    def svg(self) -> str:
+        """The whole SVG document, the same for the same numbers."""
+        return svg_text(self.figure)
+
+    def __repr__(self) -> str:
+        return f"<Drawing: {self.words}>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: FilePath) -> Path:
+        """Write the figure as an .svg or a .pdf file and return where it is.
+
+        ValueError if the path has another ending. OSError if the file cannot be written.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return save_figure(self.figure, path)
+
+    def inline(self, titles: Mapping[str, str] | None = None, *, prefix: str = "") -> "Markup":
+        """The figure as an element of a page: without parts only a file needs, with a description for screen readers.
+
+        Parameters
+        ----------
+        titles : mapping of str to str, optional
+            The text that the element of each id shows under the pointer; these elements get the class "curve".
+        prefix : str, optional
+            The prefix of its ids, so that no two figures of a page share an id; by default a digest of the figure.
+        """
+        from markupsafe import Markup
+
+        prefix, wanted = prefix or f"figure-{zlib.crc32(self.svg.encode())}", titles or {}
+
+        def own(tag: re.Match[str]) -> str:
+            named = re.search(r' id="([^"]*)"', tag[0])
+            if named is not None and (title := wanted.get(unescape(named[1]))) is not None:
+                return (
+                    tag[0].replace(named[0], ' class="curve"')
+                    + f"<title>{escape(title, quote=False)}</title>"
+                )
+            return re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{prefix}-", tag[0])
+
+        # matplotlib escapes names: what stands between < and > is a tag
+        parts = r"<\?xml.*?\?>|<metadata>.*?</metadata>|<style.*?</style>"
+        text = re.sub(r"<[^/>][^>]*>", own, re.sub(parts, "", self.svg, flags=re.DOTALL))
+        return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(self.words)}" ', 1).strip())
+
+
+def heat_map(results: Results) -> Drawing:
     """Targets down, learners across: the median error on the unknown part; cells without one are white."""
     targets, learners = results.shown, results.learners
     secrets_from = sum(target.certificate is None for target in targets)
@@ -57,7 +124,7 @@ def heat_map(results: Comparison) -> Drawing:
         return Drawing(figure, words)
 
 
-def learning_curves(results: Comparison, target: str, against: Literal["examples", "seconds"]) -> Drawing:
+def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
     """Error on the unknown part against cost: a panel for each learner that ran, with the others in grey.
 
     ValueError if there is no such target or axis.

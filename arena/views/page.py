@@ -10,7 +10,8 @@ from typing import Any
 
 from arena.formats import count_text, error_text, number_text, seconds_text
 from arena.learner_table import learner_looks
-from arena.records import Cell, Comparison, LearnerRecord, Summary, TargetRecord
+from arena.records import Cell, LearnerRecord, TargetRecord
+from arena.results import Results, Summary
 from arena.views.figures import heat_map, learning_curves
 from arena.views.table import legend, outcome_legend, tally_text
 from runs.figures import heat_colours, heat_level, text_on
@@ -18,7 +19,7 @@ from runs.figures import heat_colours, heat_level, text_on
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
-def render_page(results: Comparison) -> str:
+def render_page(results: Results) -> str:
     """The page of a comparison: one HTML document with its figures, data, style and script inside.
 
     Notes
@@ -51,7 +52,7 @@ def render_page(results: Comparison) -> str:
     )
 
 
-def render_map(results: Comparison) -> str:
+def render_map(results: Results) -> str:
     """The map of errors as HTML for a notebook: no script, its colours written into every cell."""
     return template("map.html.j2").render(
         rows=_rows(results), learners=results.learners, legend=legend(results)
@@ -92,7 +93,7 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def _rows(results: Comparison) -> list[tuple[TargetRecord, list[dict[str, Any]]]]:
+def _rows(results: Results) -> list[tuple[TargetRecord, list[dict[str, Any]]]]:
     """Each target with its learners and their summaries, in the order of display."""
 
     def pair(target: TargetRecord, learner: LearnerRecord) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _ended(summary: Summary) -> str:
     return " ".join(filter(None, (summary.outcome_text, summary.vouched)))
 
 
-def _curves(results: Comparison, target: TargetRecord, place: int) -> list[dict[str, str]]:
+def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
     """The figures of a target against examples and against time; a curve's title has a line for each point."""
     drawn = []
     for against in ("examples", "seconds"):

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from arena.drawing import Drawing
 from arena.formats import aligned, as_plain, error_text, number_text
 from arena.learned import Learned
+from arena.views.figures import Drawing
 from arena.views.page import data_link, template
 from attention import AttentionLayer, Fit
 from attention.files import FilePath, write_whole

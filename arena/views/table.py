@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.formats import count_text, error_text, seconds_text
-from arena.records import LEARNED, NOTHING, Comparison, Summary, TargetRecord
+from arena.records import TargetRecord
+from arena.results import LEARNED, NOTHING, Results, Summary
 from attention.evaluation import CONFIDENCE
 from attention.outcome import Outcome
 
@@ -29,12 +30,12 @@ _LABELS = {
 """What the words of labels mean."""
 
 
-def print_table(results: Comparison, *, file: Any = None, width: int | None = None) -> None:
+def print_table(results: Results, *, file: Any = None, width: int | None = None) -> None:
     """Print the table and its legend.
 
     Parameters
     ----------
-    results : Comparison
+    results : Results
         The comparison.
     file : text file, optional
         The output; by default standard output. Colours appear only on a terminal.
@@ -52,14 +53,14 @@ def print_table(results: Comparison, *, file: Any = None, width: int | None = No
     console.print(_table(results, console.width))
 
 
-def table_text(results: Comparison, *, width: int = 100) -> str:
+def table_text(results: Results, *, width: int = 100) -> str:
     """The table as plain text without colours, at most `width` columns wide."""
     out = io.StringIO()
     print_table(results, file=out, width=width)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
-def legend(results: Comparison) -> list[str]:
+def legend(results: Results) -> list[str]:
     """What the error, the verdicts and the labels of the targets mean, and how learners see a target if they differ."""
     labels = [target.label for target in results.targets if target.certificate is not None]
     titles: dict[str, list[str]] = {}
@@ -77,7 +78,7 @@ def legend(results: Comparison) -> list[str]:
     return lines
 
 
-def outcome_legend(results: Comparison) -> list[str]:
+def outcome_legend(results: Results) -> list[str]:
     """What the outcomes in the table mean."""
     names = sorted({cell.outcome for cell in results.cells if cell.fitted} & set(Outcome.__members__))
     meanings = {name: str(Outcome[name]).split(";")[0].rstrip(".") for name in names}
@@ -99,7 +100,7 @@ def tally_text(verdicts: Mapping[str, int]) -> str:
     return f"{verdicts.get('learned', 0)} of {sum(verdicts.values())} learned"
 
 
-def _table(results: Comparison, width: int) -> Group:
+def _table(results: Results, width: int) -> Group:
     names = [learner.name for learner in results.learners]
     most = max(1, (width - _TARGET_WIDTH) // (_CELL_WIDTH + _GAP))
     # two tables of about equal width read better than a full one and a small rest
@@ -122,7 +123,7 @@ def _table(results: Comparison, width: int) -> Group:
     return Group(*parts, Text(""), *(Text(line, style="dim") for line in lines))
 
 
-def _columns(results: Comparison, names: list[str]) -> Table:
+def _columns(results: Results, names: list[str]) -> Table:
     table = Table(box=Box(_LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Target", width=_TARGET_WIDTH)
     learners = [results.learner(name) for name in names]

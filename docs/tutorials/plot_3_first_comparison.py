@@ -42,7 +42,7 @@ for statement in hard.certificate:
 # Newton's method, least squares, the part of the target that is known in advance, and Gaussian elimination, an attack
 # on parities only. The fifth asks for :math:`F(X)` at an :math:`X` of its choice. Each runs with two seeds.
 
-learners = ["newton", "linear", "known-part", "elimination", "by-queries"]
+learners = ["newton", "linear", "known-component", "elimination", "by-queries"]
 results = compare(targets, learners, seeds=2)
 results
 

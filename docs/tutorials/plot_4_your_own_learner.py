@@ -108,7 +108,7 @@ targets = [
     nice_target(**shape, sigma=2.0, name="sharp"),
     parity_target(heads=2, dim=10, seed=2),
 ]
-results = compare(targets, [CubicRidge(), "newton", "linear", "known-part"])
+results = compare(targets, [CubicRidge(), "newton", "linear", "known-component"])
 results
 
 # %%

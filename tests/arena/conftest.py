@@ -19,73 +19,55 @@ from attention import BooleanInputs, GaussianInputs, Outcome
 from attention.inputs import inputs_to_json
 from lower import Certificate, Fact, Key, Word
 from lower import Status as FactStatus
+from runs import engine
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+FACTS = (  # with a number of each type
+    Fact(Key.TARGETS, 16215, FactStatus.PROVED, "by counting"),
+    Fact(Key.LARGEST_CORRELATION, 5e-15, FactStatus.COMPUTED, "derived here"),
+    Fact(Key.QUERIES, 10**30, FactStatus.DERIVED, "derived here", at=0.1),
+)
+BROKEN = (
+    Fact(Key.ASSUMPTION, Word.LWR, FactStatus.ASSUMED, "Banerjee, Peikert and Rosen 2012"),
+    Fact(Key.OPERATIONS, 19.6, FactStatus.ESTIMATE, "BKW"),
+)
+HEADERS = ("condition", "on", "measured", "wanted", "verdict")
 CONDITIONS = tuple(
-    dict(zip(("condition", "on", "measured", "wanted", "verdict"), row, strict=True))
+    dict(zip(HEADERS, row, strict=True))
     for row in (
         ("theta_trace", "Theta", "0.49", "<= 0.25", "VIOLATED"),
         ("theta_incoherence", "Theta", "0.0813", "<= 0.25", "holds"),
     )
 )
-
-
-def nice(name, title, heads, inputs, seed):
-    shape = {"heads": heads, "tokens": inputs.tokens, "dim": inputs.dim, "inputs": inputs_to_json(inputs)}
-    how, known = (
-        "Theta entries from N(0, (2/32)^2); W entries from N(0, 1/32).",
-        "Predicting zero has error 1.0.",
-    )
-    return TargetRecord(name, title, "nice", **shape, how=how, seed=seed, known=known, conditions=CONDITIONS)
-
-
-def certificate(family, *facts):
-    """Facts with a number of each type."""
-    return Certificate(
-        family,
-        (
-            Fact(Key.TARGETS, 16215, FactStatus.PROVED, "by counting"),
-            Fact(Key.LARGEST_CORRELATION, 5e-15, FactStatus.COMPUTED, "derived here"),
-            Fact(Key.QUERIES, 10**30, FactStatus.DERIVED, "derived here", at=0.1),
-            *facts,
-        ),
-    )
-
-
-TARGETS = (
-    nice("nice-2-2-32", "Nice, 2 heads", 2, BooleanInputs(2, 32), 1),
-    nice("nice-4-4-32", "Nice, 4 heads", 4, BooleanInputs(4, 32), 2),
-    nice("nice-gaussian", "Nice, Gaussian inputs", 2, GaussianInputs(2, 32), 3),
-    TargetRecord(
-        name="parity",
-        title="Two-head parity",
-        kind="parity",
-        heads=2,
-        tokens=2,
-        dim=48,
-        inputs=inputs_to_json(BooleanInputs(2, 48)),
-        how="Two heads with slopes 0.5 and 1 add up to the parity of three hidden coordinates (form D).",
-        seed=4,
-        known="The part C a_1 [1;1] w^T, the same for every secret, is 46/47 of the energy of the labels.",
-        certificate=certificate("sq-parity"),
+MADE_AND_KNOWN = {
+    "nice": ("Theta entries from N(0, (2/32)^2).", "Predicting zero has error 1.0."),
+    "parity": (
+        "Two heads with slopes 0.5 and 1 add up to the parity of three hidden coordinates (form D).",
+        "The part C a_1 [1;1] w^T, the same for every secret, is 46/47 of the energy of the labels.",
     ),
-    TargetRecord(
-        name="lwr",
-        title="Learning with rounding",
-        kind="lwr",
-        heads=14,
-        tokens=2,
-        dim=25,
-        inputs=inputs_to_json(BooleanInputs(2, 25)),
-        how="One head per jump of <v, a> mod 64, rounded to 2 levels, v the secret; and two pads.",
-        seed=5,
-        known="The linear part that does not depend on the secret.",
-        certificate=certificate(
-            "lwr",
-            Fact(Key.ASSUMPTION, Word.LWR, FactStatus.ASSUMED, "Banerjee, Peikert and Rosen 2012"),
-            Fact(Key.OPERATIONS, 19.6, FactStatus.ESTIMATE, "BKW"),
-        ),
+    "lwr": (
+        "One head per jump of <v, a> mod 64, rounded to 2 levels, v the secret; and two pads.",
+        "The linear part that does not depend on the secret.",
+    ),
+}
+
+
+def target(name, title, kind, heads, inputs, seed, **more):
+    shape = {"heads": heads, "tokens": inputs.tokens, "dim": inputs.dim, "inputs": inputs_to_json(inputs)}
+    how, known = MADE_AND_KNOWN[kind]
+    return TargetRecord(name, title, kind, **shape, how=how, known=known, seed=seed, **more)
+
+
+NICE, HARD = {"conditions": CONDITIONS}, {"certificate": Certificate("sq-parity", FACTS)}
+TARGETS = (
+    target("nice-2-2-32", "Nice, 2 heads", "nice", 2, BooleanInputs(2, 32), 1, **NICE),
+    target("nice-4-4-32", "Nice, 4 heads", "nice", 4, BooleanInputs(4, 32), 2, **NICE),
+    target("nice-gaussian", "Nice, Gaussian inputs", "nice", 2, GaussianInputs(2, 32), 3, **NICE),
+    target("parity", "Two-head parity", "parity", 2, BooleanInputs(2, 48), 4, **HARD),
+    target(
+        *("lwr", "Learning with rounding", "lwr", 14, BooleanInputs(2, 25), 5),
+        certificate=Certificate("lwr", FACTS + BROKEN),
     ),
 )
 
@@ -171,10 +153,22 @@ def eventful_results(sample_results) -> Results:
     return replace(sample_results, made=sample_results.made | more, cells=tuple(cells))
 
 
-@pytest.fixture(autouse=True)
-def progress_waits(monkeypatch):
-    """What takes seconds says how far it is: on a slow machine this would join what a test compares."""
-    monkeypatch.setattr("runs.progress._FIRST", 1e6)
+APART = engine._apart
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Cells are computed in this process, unless a test uses `processes`; no line says how far slow work is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runs.progress._FIRST", 1e6)
+        patch.setattr(engine, "_apart", lambda cells, *options: engine._here(cells, options[-1]))
+        yield
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Cells are computed in processes of their own, as they are for users."""
+    monkeypatch.setattr(engine, "_apart", APART)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -278,9 +272,23 @@ def file(nice, tmp_path):
 
 @pytest.fixture(scope="session")
 def checkpoint():
-    """Write a small model of random weights and biases, named as BERT's or as GPT-2's, into a new folder."""
+    """Write a small model of random weights and biases, named as BERT's or as GPT-2's, into a new folder.
 
-    def write(folder, model="bert", *, heads=2, dim=16, layers=2, dtype=np.float32, seed=0, name="attention"):
+    With a width, its layers are whole blocks.
+    """
+
+    def write(
+        folder,
+        model="bert",
+        *,
+        heads=2,
+        dim=16,
+        layers=2,
+        width=0,
+        dtype=np.float32,
+        seed=0,
+        name="attention",
+    ):
         folder.mkdir(exist_ok=True, parents=True)
         rng, tensors = np.random.default_rng(seed), {}
         stem, word = {
@@ -295,6 +303,24 @@ def checkpoint():
                 path = f"{stem}.{number}.{module}"
                 tensors[f"{path}.weight"] = rng.normal(size=(dim, parts * dim), scale=dim**-0.5).astype(dtype)
                 tensors[f"{path}.bias"] = rng.normal(size=parts * dim, scale=0.2).astype(dtype)
+            first, second, *norms = {
+                "bert": (
+                    "intermediate.dense",
+                    "output.dense",
+                    f"{name}.output.LayerNorm",
+                    "output.LayerNorm",
+                ),
+                "gpt2": ("mlp.c_fc", "mlp.c_proj", "ln_1", "ln_2"),
+            }[model]
+            for module, rows, columns in ((first, dim, width), (second, width, dim)) if width else ():
+                shape = (columns, rows) if model == "bert" else (rows, columns)
+                weight = rng.normal(size=shape, scale=(dim if module == first else 4 * width) ** -0.5)
+                tensors[f"{stem}.{number}.{module}.weight"] = weight.astype(dtype)
+                bias = rng.normal(size=columns, scale=0.5)
+                tensors[f"{stem}.{number}.{module}.bias"] = bias.astype(dtype)
+            for module in norms if width else ():
+                tensors[f"{stem}.{number}.{module}.weight"] = rng.normal(1, 0.2, size=dim).astype(dtype)
+                tensors[f"{stem}.{number}.{module}.bias"] = rng.normal(size=dim, scale=0.1).astype(dtype)
         safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "config.json").write_text(json.dumps({"model_type": model, word: heads}))
         return folder

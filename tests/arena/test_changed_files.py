@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import arena
-import runs
 from arena import Results
 from arena.cli.main import run
 from arena.views.page import render_page
@@ -37,7 +36,7 @@ READERS = {
     "runs.sqlite": (
         "runs {}",
         "runs {} --json",
-        "compare nice.safetensors --learners known-part --store {} --seeds 1",
+        "compare nice.safetensors --learners known-component --store {} --seeds 1",
     ),
 }
 NASTY = (
@@ -74,7 +73,7 @@ def files(tmp_path_factory):
         np.save("b.npy", samples.labels)
         Path("A.txt").write_text(str(samples.public.tolist()))
         target = arena.nice_target(heads=1, tokens=2, dim=4)
-        arena.compare(target, "known-part", seeds=1, isolated=False, store="runs.sqlite").save(".")
+        arena.compare(target, "known-component", seeds=1, isolated=False, store="runs.sqlite").save(".")
         Path("index.html").unlink()
     return folder
 
@@ -155,7 +154,6 @@ def test_no_changed_file_breaks_a_command_or_moves_the_cursor(name, files, tmp_p
     monkeypatch.chdir(tmp_path)
     for needed in ("b.npy", "nice.safetensors"):
         Path(needed).write_bytes((files / needed).read_bytes())
-    monkeypatch.setattr("arena.attacking.run", lambda cells, **_: runs.run(cells, isolated=False))
     whole, path = (files / name).read_bytes(), Path(f"changed{Path(name).suffix}")
     rng, complaints = np.random.default_rng(list(READERS).index(name)), []
     for _ in range(CHANGES):

@@ -7,12 +7,10 @@ import pytest
 
 from arena.comparison import compare
 from arena.inspection import inspect
-from arena.target_files import load_target
-from arena.targets import checkpoint_target
+from arena.targets import checkpoint_target, load_target
 from arena.views.page import render_page
-from attention import BooleanInputs, SphereInputs, read_checkpoint_layer
+from attention import SphereInputs, read_checkpoint_layer
 from attention.files import load_layer
-from upper import Newton
 
 SHAPE = {"heads": 4, "dim": 32, "layers": 3}
 both = pytest.mark.parametrize("model", ["bert", "gpt2"])
@@ -62,18 +60,9 @@ def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp
     assert str(tmp_path) not in back.record.how
 
 
-@pytest.mark.parametrize(("model", "layer"), [("bert", 0), pytest.param("gpt2", 1, marks=pytest.mark.slow)])
-def test_newton_learns_a_layer_of_a_checkpoint_exactly(folders, model, layer):
-    target = checkpoint_target(folders[model], layer=layer)
-    assert (target.layer.heads, target.inputs) == (4, BooleanInputs(4, 32))
-    fit, measures = target.fit(Newton(heads=4, biases=target.layer.biased, causal=target.layer.causal), 0)
-    assert fit.outcome.name == "EXACT"
-    assert measures["relative_error"] < 1e-12
-    assert measures["theta_error"] < 1e-10
-    assert measures["w_error"] < 1e-10
-
-
 def test_a_comparison_says_what_was_dropped_of_a_model_and_that_it_is_given(folders):
-    page = render_page(compare(checkpoint_target(folders["gpt2"], layer=1), "known-part", isolated=False))
+    page = render_page(
+        compare(checkpoint_target(folders["gpt2"], layer=1), "known-component", isolated=False)
+    )
     assert "is causal" in page
     assert 'class="badge given"' in page

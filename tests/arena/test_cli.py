@@ -15,17 +15,6 @@ from attention.files import load_layer
 from lower import load_instance, save_instance
 from lwe import PRESETS, estimate
 
-FAMILIES = {
-    "sq-parity": [],
-    "sq-pair": [],
-    "sq-bump": ["--bits", 4],
-    "sq-two-slope": ["--bits", 4],
-    "sq-designed-steps": ["--bits", 4],
-    "sq-centre-threshold": ["--bits", 4],
-    "sq-token-parity": [],
-    "sq-hidden-gate": [],
-}
-
 
 @pytest.mark.parametrize(
     ("command", "shape"),
@@ -61,10 +50,10 @@ def test_generate_writes_what_it_says(cli, tmp_path, command, shape):
     assert (said["tokens"], said["dim"]) == shape[1:]
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", ["sq-parity", "sq-hidden-gate"])
 def test_a_family_is_verified_its_forgery_found_out_and_only_a_parity_eliminated(cli, tmp_path, kind):
     path, lie = tmp_path / "hard.safetensors", tmp_path / "lie.safetensors"
-    cli("generate", kind, "--dim", 20, *FAMILIES[kind], "-o", path)
+    cli("generate", kind, "--dim", 20, "-o", path)
     assert f"Certificate of the family {kind}" in cli("inspect", path, "--verify").out
     said = json.loads(cli("inspect", path, "--verify", "--json").out)
     assert said["certificate"]["facts"]
@@ -126,7 +115,7 @@ def test_compare_writes_what_it_prints_as_json_and_tells_files_of_one_name_apart
     other.parent.mkdir()
     other.write_bytes(file.read_bytes())
     out = tmp_path / "made" / "here"
-    said = cli("compare", file, other, "--learners", "known-part", "--jobs", 1, "--out", out, "--json")
+    said = cli("compare", file, other, "--learners", "known-component", "--jobs", 1, "--out", out, "--json")
     results = Results.from_json(said.out)
     assert results.to_json() == (out / "results.json").read_text(encoding="utf-8")
     assert [target.name for target in results.targets] == [str(file), str(other)]
@@ -148,9 +137,9 @@ class MeanLabel(LinearBaseline):
 def test_a_learner_of_ones_own_stands_beside_names_in_any_case(cli, file, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path / 'own.py'}:MeanLabel"
-    said = cli("compare", file, "--learners", f"Known-Part,{own}", "-o", tmp_path / "r", "--json").out
+    said = cli("compare", file, "--learners", f"Known-Component,{own}", "-o", tmp_path / "r", "--json").out
     results = Results.from_json(said)
-    assert [learner.name for learner in results.learners] == ["known-part", "meanlabel"]
+    assert [learner.name for learner in results.learners] == ["known-component", "meanlabel"]
     assert {cell.status.value for cell in results.cells} == {"done"}
     assert results.learners[1].parameters["heads"] == 2
     for wrong in (own + "s", f"{tmp_path / 'none.py'}:MeanLabel"):
@@ -162,7 +151,7 @@ def test_an_edit_of_a_file_computes_its_learner_again_and_the_others_not(cli, fi
     for text in (OWN, OWN, OWN.replace("= 1", "= 3 - 2"), OWN):
         own.write_text(text)
         said = cli(
-            "compare", file, "--learners", f"{own}:MeanLabel,known-part", "-o", tmp_path / "r", "--json"
+            "compare", file, "--learners", f"{own}:MeanLabel,known-component", "-o", tmp_path / "r", "--json"
         )
         reused.append(Results.from_json(said.out).made["reused"])
     assert reused == [0, 2, 1, 2]
@@ -195,7 +184,7 @@ def test_no_process_runs_code_of_the_current_folder(file, tmp_path):
         "compare",
         file,
         "--learners",
-        "known-part",
+        "known-component",
         "-o",
         "out",
     ]
@@ -216,29 +205,3 @@ def test_where_nothing_can_be_written_is_said_before_the_work(cli, file, tmp_pat
     absent = tmp_path / "absent" / "f.safetensors"
     cli("learn", file, "-o", absent, status=2)
     cli("generate", "nice", "-o", absent, status=2)
-
-
-def test_the_installed_command_runs():
-    program = Path(sys.executable).with_name("attention-bounds")
-    if not program.exists():
-        pytest.skip("the package is not installed with its command")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("attention-bounds ")
-
-
-def test_help_and_completion_import_no_command_and_every_public_name_is_found():
-    asked = (
-        "import sys\nfrom arena.cli.main import app, run\nimport typer\n"
-        "group = typer.main.get_command(app)\n"
-        "found = group.shell_complete(group.make_context('attention-bounds', [], resilient_parsing=True), 'at')\n"
-        "assert [one.value for one in found] == ['attack', 'attacks'] and found[0].help.endswith('errors.')\n"
-        "assert run(['--help']) == run(['--version']) == 0\n"
-        "heavy = 'numpy', 'scipy', 'pandas', 'torch', 'matplotlib', 'rich'\n"
-        "assert not [name for name in heavy if name in sys.modules]\n"
-        "import arena, attention, lower, lwe, paper_checks, sq, upper\n"
-        "assert all(hasattr(arena, name) for name in arena.__all__)\n"
-        "later = 'pandas', 'torch', 'matplotlib', 'dask', 'distributed', 'fpylll', 'jinja2'\n"
-        "assert not [name for name in later if name in sys.modules]\n"
-    )
-    root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", asked], check=True, cwd=root, capture_output=True)

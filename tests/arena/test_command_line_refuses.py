@@ -24,7 +24,6 @@ import pytest
 import typer
 from safetensors.numpy import save_file
 
-import runs.engine
 from arena.cli.main import app, run
 from attention.files import write_tensors
 from lwe import LWEParameters, make_samples, save_samples
@@ -45,7 +44,7 @@ CALLS = {
     "inspect": "nice.safetensors",
     "learn": "nice.safetensors --learner linear --preset quick",
     "attack": "lwr.safetensors --attacks exhaustive --budget 0.2 --samples 60",
-    "compare": "nice.safetensors --learners known-part --seeds 1 --jobs 1 --out compared",
+    "compare": "nice.safetensors --learners known-component --seeds 1 --jobs 1 --out compared",
     "runs": "made/runs.sqlite",
     "check": "layer/row-form --list",
     "study": "agreement --list",
@@ -58,7 +57,6 @@ CALLS = {
     "presets": "",
     "linear learn": "--dim 2 --heads 1 --tokens 3 --examples 40",
     "linear certify": "--data boolean --domain gaussian --dim 2 --tokens 3",
-    "linear experiment": "no-such",
 }
 WORDS = ("abc", "", "nan", "1.5", "True", "\u0663", "two\nlines", "--", "\udcff")
 WHOLES = ("0", "-1", "10**12", "1000000000000", "9" * 400)
@@ -148,6 +146,7 @@ WRONG = [
     ("compare nice.safetensors --learners linear,adm", "'adam'"),
     ("compare nice.safetensors nice.safetensors --out r", "Two targets are named"),
     ("compare nice.safetensors --learners linear --engine numpy -o r", "None of these learners has a choice"),
+    ("runs made/runs.sqlite --out cells.txt", ".csv and .json are the formats"),
     ("check nonsense", "No claim is called 'nonsense'"),
     ("check layer/row-from", "'layer/row-form'"),
     ("study", "No study is named"),
@@ -169,7 +168,6 @@ WRONG = [
     ("linear learn linear.safetensors --dim 4", "dim and heads are for what is drawn at random"),
     ("linear learn --examples 1000000000000", "of memory"),
     ("linear certify --data boolean --domain gaussian", "give dim a number"),
-    ("linear experiment nothing", "'linear-nothing'"),
 ]
 if TORCH:
     WRONG += [
@@ -187,11 +185,6 @@ def commands(command=COMMAND, path=()):
 
 
 COMMANDS = commands()
-
-
-def compute_here(patch):
-    """Let what runs in processes of its own run in this one."""
-    patch.setattr(runs.engine, "_apart", lambda cells, *options: runs.engine._here(cells, options[-1]))
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +206,7 @@ def files(tmp_path_factory):
         Path("model/config.json").write_text('{"num_attention_heads": 1}')
         write_tensors("examples.safetensors", "examples", {"x": x, "y": x}, {})
         save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
-        with pytest.MonkeyPatch.context() as patch:
-            compute_here(patch)
-            assert run(["compare", *CALLS["compare"].replace("compared", "made").split()]) == 0
+        assert run(["compare", *CALLS["compare"].replace("compared", "made").split()]) == 0
         for like in map(Path, ("nice.safetensors", "x.npy", "made/runs.sqlite")):
             whole = like.read_bytes()
             damaged = {"empty": b"", "half": whole[: len(whole) // 2], "random": chance.randbytes(500)}
@@ -245,9 +236,8 @@ def here(files, tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
-    """What runs in processes of its own runs here, and the tree of commands is built once."""
+    """The tree of commands is built once, and memory is short."""
     monkeypatch.setattr(typer.main, "get_command", lambda _: COMMAND)
-    compute_here(monkeypatch)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), hard))
@@ -337,7 +327,7 @@ def test_bad_values_of_every_option_get_one_line_and_no_traceback(name, part, he
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"linear experiment", "generate from-checkpoint"}))
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"generate from-checkpoint"}))
 def test_the_calls_that_are_changed_work_as_they_stand(name, here):
     assert run([*name.split(), *CALLS[name].split()]) == 0
 

@@ -1,7 +1,6 @@
 """``curves``: nothing of Theta below the counting floor, all of it from two floors on, and what is kept."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -101,12 +100,3 @@ def test_the_figure_and_the_table_mark_the_counting_floor(rows):
     (line,) = (one for one in STUDY.tables(rows)["medians"] if one["number"] == 2 * FLOOR)
     assert line["recovered"] == "1 of 1"
     assert STUDY.numbers(rows) == {"counting floor": str(FLOOR)}
-
-
-@pytest.mark.slow
-def test_attacks_break_what_they_should(tmp_path, cli):
-    given = ["--q", 4, "--p", 2, "--n", "6,10", "--samples", 800]
-    given += ["--attacks", "linearisation"]
-    said = cli("curves", "lwr", *given, "--jobs", 1, "-o", tmp_path).out
-    assert re.search(r"Linearisation +10\+", said)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".sqlite", ".svg"}

@@ -1,6 +1,5 @@
 """Where learners compute: asked for on the command line and from Python, held to what is there, named in the cells."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,13 +8,11 @@ from importlib.util import find_spec
 import pytest
 
 from arena import compare, learn
-from arena.cli.runs import stored_cells
 from arena.comparison import _with_settings
-from arena.content import identity
 from arena.learner_table import LEARNERS, PRESETS
 from arena.learners import require_engine
-from runs import Store
-from upper import GradientDescent, KnownPart, Newton
+from arena.target import identity
+from upper import GradientDescent, KnownComponentBaseline, Newton
 from upper import engine as engines
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -32,7 +29,7 @@ def test_a_fit_names_its_engine(nice, monkeypatch):
         Newton(1, engine="auto"): ("numpy",),  # too small for torch to be worth it
         Newton(1, engine="torch"): ("torch cpu float32", "torch cpu bfloat16"),
         GradientDescent(1, work=2): ("torch cpu float32",),
-        KnownPart(): ("",),
+        KnownComponentBaseline(): ("",),
     }.items():
         assert learn(nice, learner).fit.engine in engines_there
     # on a CPU that multiplies bfloat16 torch is worth it, and on no other
@@ -72,17 +69,6 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
     assert [run(**asked)[1] for asked in ({}, {"device": "cpu"}, {"engine": "torch", "device": "cpu"})] == [
         1
     ] * 3
-    stored = stored_cells(Store(path, read_only=True))
-    assert [engine.split()[0] for engine in (row["engine"] for row in stored)] == [
-        "numpy",
-        "numpy",
-        "torch",
-    ]
-    assert [json.loads(text).get("device") for text in (row["parameters"] for row in stored)] == [
-        None,
-        "cpu",
-        "cpu",
-    ]
 
 
 def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypatch):

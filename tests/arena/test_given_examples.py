@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from arena import learn
-from arena.target_files import load_target
+from arena.targets import load_target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from attention.evaluation import orbits
 from attention.files import load_layer, write_tensors
@@ -139,7 +139,7 @@ def seen_by_learner(files):
     return seen
 
 
-@pytest.mark.parametrize("learner", ["linear", "one-step", "known-part"])
+@pytest.mark.parametrize("learner", ["linear", "one-step", "known-component"])
 def test_learners_without_heads_need_no_number(cli, files, learner):
     said = json.loads(cli("learn", "--examples-from", *files, "--learner", learner, "--json").out)
     assert 0.1 < said["held_out_error"] <= 1

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from arena.inspection import inspect
-from arena.target_files import save_target
-from arena.targets import family_target, layer_target, lwr_target, nice_target
+from arena.targets import family_target, layer_target, lwr_target, nice_target, save_target
 from attention import make_nice_layer
 from attention.files import save_layer
 from sq import HiddenGateFamily, ParityFamily, ProfileFamily

@@ -26,7 +26,9 @@ def learned(nice):
     return learn(nice, "newton", seed=3)
 
 
-@pytest.mark.parametrize("name", [pytest.param("newton", marks=pytest.mark.slow), "linear", "known-part"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("newton", marks=pytest.mark.slow), "linear", "known-component"]
+)
 def test_the_numbers_are_those_of_a_comparison(nice, name):
     for cell in compare([nice], name, seeds=2, isolated=False).cells:
         alone = learn(nice, name, seed=cell.seed, preset="quick")

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from arena import LEARNERS, PRESETS, LearnerEntry, compare, lwr_target, nice_target, parity_target
-from arena.cells import run_cell
+from arena.comparison import run_cell
 from arena.learners import as_learners, choose_learners
-from upper import KnownPart, Newton
+from upper import KnownComponentBaseline, Newton
 
 BASELINES = ["sgd", "muon", "soap", "l-bfgs", "one-step", "linear-attention"]
 
@@ -65,11 +65,11 @@ def test_what_is_no_learner_is_a_sentence(given, complaint):
 
 @pytest.mark.parametrize(
     "given",
-    [["known-part", "known-part"], [LEARNERS["known-part"], "linear,known-part"]],
+    [["known-component", "known-component"], [LEARNERS["known-component"], "linear,known-component"]],
     ids=["names", "entry"],
 )
 def test_two_of_one_name_are_found_before_the_work(given, tmp_path):
-    with pytest.raises(ValueError, match=r"^Two learners are named 'known-part'"):
+    with pytest.raises(ValueError, match=r"^Two learners are named 'known-component'"):
         compare(
             [nice_target(heads=1, tokens=2, dim=4)], given, store=tmp_path / "runs.sqlite", isolated=False
         )
@@ -78,7 +78,7 @@ def test_two_of_one_name_are_found_before_the_work(given, tmp_path):
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
-    "returned", [None, KnownPart, 3, object()], ids=["none", "a-class", "a-number", "an-object"]
+    "returned", [None, KnownComponentBaseline, 3, object()], ids=["none", "a-class", "a-number", "an-object"]
 )
 def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
     entry = LearnerEntry("mine", "Mine", "None.", lambda target, budgets: returned)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena import family_target
-from arena.cells import engine_cell
+from arena.comparison import engine_cell
 from arena.learner_table import LEARNERS, PRESETS
 from lower import FAMILIES, Heads, constructor
 from sq import ProfileFamily, two_head_families
@@ -46,7 +46,7 @@ def test_it_is_listed_generated_verified_and_compared(tmp_path, cli):
     assert "Stair, 3 bits, 2 heads" in said
     assert "Verified on all inputs: 2 heads" in cli("inspect", path, "--verify").out
     out = tmp_path / "results"
-    cli("compare", path, "--learners", "known-part", "--jobs", 1, "--out", out)
+    cli("compare", path, "--learners", "known-component", "--jobs", 1, "--out", out)
     (target,) = json.loads((out / "results.json").read_text())["targets"]
     assert (target["kind"], target["title"]) == ("stair", "stair: Stair, 3 bits, 2 heads")
 
@@ -74,6 +74,6 @@ def test_it_is_in_the_table_of_the_documentation(stair, tmp_path):
 def test_its_cells_are_found_again_and_it_reaches_other_processes(stair):
     for family in (stair(dim=8, bits=3), ProfileFamily.bump(dim=8, bits=3)):
         target = family_target(family, seed=1)
-        cells = [engine_cell(target, LEARNERS["known-part"], 0, PRESETS["quick"]) for _ in range(2)]
+        cells = [engine_cell(target, LEARNERS["known-component"], 0, PRESETS["quick"]) for _ in range(2)]
         assert cells[0].arguments == cells[1].arguments
         assert pickle.loads(pickle.dumps(family.instance(2))).family == family

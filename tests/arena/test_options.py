@@ -19,15 +19,12 @@ def work(
     share: NonNegativeFloat = 0.5,
     law: Literal["uniform", "binary"] = "uniform",
     biases: bool | None = None,
-    fresh: bool = False,
     on_step: Callable[[str], None] | None = None,
 ) -> None:
     """Work.
 
     Parameters
     ----------
-    source : path
-        No option.
     heads : int or "auto"
         Heads to `fit`, which
         take two lines.
@@ -38,51 +35,32 @@ def work(
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters of several commands.
-
-    Parameters
-    ----------
-    jobs : int
-        Processes.
-    """
+    """Parameters of several commands."""
 
     jobs: PositiveInt = 1
 
 
-@pytest.fixture
-def called():
-    """Call a command with words; what it gets."""
-    got = []
-    app = typer.Typer(rich_markup_mode=None)
+@pytest.mark.bad_input
+def test_options_are_those_of_the_signature_and_hold_its_bounds():
+    called, app = [], typer.Typer(rich_markup_mode=None)
 
     @app.command()
     @takes(work, without=("law",), flags={"share": "--part"})
     def command(source: Path, *, group: Group, **settings: Any) -> None:
-        got.append((group, settings))
+        called.append((group, settings))
 
     made = typer.main.get_command(app)
-
-    def call(words):
+    texts = {one.opts[-1]: getattr(one, "help", "") for one in made.params}
+    wanted = {"--heads": "Heads to fit, which take two lines.", "--part": "Of both."}
+    assert wanted.items() <= texts.items()
+    assert not {"--law", "--on-step"} & set(texts)
+    for words in ("", "--heads 3 --part 0.25 --no-biases --jobs 2", "--heads auto"):
         made.main(["x", *words.split()], standalone_mode=False)
-        return got[-1]
-
-    call.help = {one.opts[-1]: getattr(one, "help", "") for one in made.params}
-    return call
-
-
-def test_name_default_and_help_are_those_of_the_signature(called):
-    usual = {"heads": None, "share": 0.5, "biases": None, "fresh": False}
-    assert called("") == (Group(), usual)
-    words = "--heads 3 --part 0.25 --no-biases --fresh --jobs 2"
-    assert called(words) == (Group(2), {"heads": 3, "share": 0.25, "biases": False, "fresh": True})
-    assert called("--heads auto")[1]["heads"] == "auto"
-    wanted = {"--heads": "Heads to fit, which take two lines.", "--part": "Of both.", "--jobs": "Processes."}
-    assert wanted.items() <= called.help.items()
-    assert not {"--law", "--on-step"} & set(called.help)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("words", ["--heads 0", "--heads many", "--part -1", "--part nan", "--jobs 0"])
-def test_a_value_out_of_the_bounds_of_the_annotation_is_refused_by_the_name_of_its_option(called, words):
-    with pytest.raises(ValueError, match=f"^{words.split()[0]} is .* is needed"):
-        called(words)
+    assert called == [
+        (Group(), {"heads": None, "share": 0.5, "biases": None}),
+        (Group(2), {"heads": 3, "share": 0.25, "biases": False}),
+        (Group(), {"heads": "auto", "share": 0.5, "biases": None}),
+    ]
+    for words in ("--heads 0", "--heads many", "--part -1", "--part nan", "--jobs 0"):
+        with pytest.raises(ValueError, match=f"^{words.split()[0]} is .* is needed"):
+            made.main(["x", *words.split()], standalone_mode=False)

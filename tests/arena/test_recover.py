@@ -134,6 +134,49 @@ def test_names_and_messages_are_text_on_the_page(tmp_path):
     assert "&lt;b&gt;no&lt;/b&gt;" in page
 
 
+def test_a_block_of_gpt2_comes_back_whole_and_a_resumed_command_computes_nothing_twice(
+    tmp_path, checkpoint, cli, monkeypatch
+):
+    model, out = checkpoint(tmp_path / "model", "gpt2", dim=12, width=16, layers=1), tmp_path / "out"
+    options = ["--blocks", "--by", "queries", "--jobs", 1, "--out", out]
+    words = cli("recover", model, *options).out
+    assert "Blocks of model, learned from queries" in words
+    assert "; gains and offsets of norms" in words
+    monkeypatch.setattr(arena.recovery, "layer_target", None)
+    told = json.loads(cli("recover", model, *options, "--json").out)
+    assert told == json.loads((out / "recovered.json").read_text())
+    (block,) = told["layers"]
+    assert block["recovered"] == ["F", "Theta", "W", "c", "b", "neurons"]
+    assert max(error for error in block["errors"].values() if error is not None) < 1e-7
+    assert (block["heads_found"], block["neurons_found"], block["neurons"]) == (2, 16, 16)
+    page = (out / "index.html").read_text()
+    assert "Blocks of model" in page
+    assert "Conditions violated" not in page
+
+
+def test_a_block_that_is_not_read_ends_with_its_outcome_and_a_sentence(tmp_path, checkpoint, cli):
+    model = checkpoint(tmp_path / "model", dim=8, width=12, layers=1)
+    words = cli("recover", model, "--blocks", "--by", "queries", "--jobs", 1, "--examples", 500).out
+    assert "nothing" in words
+    assert "Layer 0: " in words
+    assert "; the offset of the first norm" in words
+
+
+def test_blocks_of_what_has_none_are_refused_in_one_sentence(model, tmp_path, cli):
+    (tmp_path / "text.safetensors").write_text("no checkpoint")
+    whole = ("--blocks", "--by", "queries")
+    for arguments, words in [
+        ((model, "--blocks"), "by queries"),
+        ((model, *whole, "--biases", "dropped"), "no --biases"),
+        ((model, *whole), "is no whole block: the tensor"),
+        ((model, *whole, "--layers", 7), "there is no layer 7"),
+        ((tmp_path / "text.safetensors", *whole), "no valid safetensors"),
+    ]:
+        said = cli("recover", *arguments, status=2).err
+        assert words in said
+        assert "Traceback" not in said
+
+
 def test_layers_are_chosen_by_numbers_and_ranges(model, cli):
     assert checkpoint_layers(model) == (0, 1)
     for text, wanted in {"1": [1], " 1 , 0-1": [0, 1], "ALL": [0, 1]}.items():

@@ -1,5 +1,6 @@
 """``attention-bounds runs``: what a store holds, as a list, as JSON, or as a file."""
 
+import contextlib
 import csv
 import json
 import os
@@ -8,8 +9,8 @@ from dataclasses import asdict
 
 import pytest
 
-from arena.cells import _computed
 from arena.cli.runs import stored_cells
+from arena.comparison import _computed
 from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
 from runs import Cell as EngineCell
 from runs import Result, Store
@@ -108,28 +109,23 @@ def test_a_file_is_replaced_only_by_a_whole_one(cli, path, tmp_path, ending, mon
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "complaint"),
-    [
-        (["{folder}/none.sqlite"], 1, "is not there"),
-        (["{folder}"], 1, "is a folder"),
-        (["{folder}/text.sqlite"], 1, "no store"),
-        (["{folder}/other.sqlite"], 1, "no store"),
-        (["{folder}/damaged.sqlite"], 1, "is damaged"),
-        (["{path}", "--out", "{folder}/cells.txt"], 2, r".csv and .json are the formats"),
-    ],
-    ids=str,
+    ("name", "status", "complaint"),
+    [("none.sqlite", 1, "is not there"), ("damaged.sqlite", 1, "is damaged")],
 )
-def test_errors_are_one_line(cli, path, tmp_path, options, status, complaint):
-    (tmp_path / "text.sqlite").write_text("no database" * 100)
-    with sqlite3.connect(tmp_path / "other.sqlite") as database:
-        database.execute("CREATE TABLE a (b)")
-    database.close()
+def test_errors_are_one_line(cli, tmp_path, name, status, complaint):
     broken = Result(EngineCell(_computed, {"target": {}, "learner": {}, "seed": 0}), "done", {"target": 1})
     Store(tmp_path / "damaged.sqlite").put("0", broken.to_json())
-    before = _files(tmp_path)
-    arguments = [option.format(folder=tmp_path, path=path) for option in options]
-    said = cli("runs", *arguments, status=status)
+    said = cli("runs", tmp_path / name, status=status)
     (line,) = said.err.splitlines()
-    assert line.startswith("attention-bounds: ")
     assert complaint in line
-    assert (said.out, _files(tmp_path)) == ("", before)
+    assert (said.out, _files(tmp_path)) == ("", {"damaged.sqlite"})
+
+
+def test_cells_of_a_store_from_before_their_function_moved_are_listed(path):
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        texts = database.execute("SELECT value FROM results").fetchall()
+    before = [json.loads(text) | {"function": "arena.cells._computed"} for (text,) in texts]
+    store = Store(path.with_name("old.sqlite"))
+    for number, value in enumerate(before):
+        store.put(str(number), value)
+    assert [row["message"] for row in stored_cells(store)] == [cell.message for cell in CELLS]

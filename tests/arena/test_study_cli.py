@@ -23,15 +23,8 @@ def test_the_list_has_every_study_and_its_question(cli):
     assert max(map(len, said.splitlines())) <= 100
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("study", "linear-learning"),
-        pytest.param(("linear", "experiment", "learning"), marks=pytest.mark.slow),
-    ],
-)
-def test_the_command_writes_record_table_and_figure(cli, tmp_path, small, command):
-    out = tmp_path / "studies"
+def test_the_command_writes_record_table_and_figure(cli, tmp_path, small):
+    out, command = tmp_path / "studies", ("study", "linear-learning")
     said = cli(*command, "-o", out, "--jobs", 1).out
     for ending in ("svg", "pdf", "csv"):
         assert (out / f"linear-learning.{ending}").stat().st_size > 50

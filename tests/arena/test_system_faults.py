@@ -17,7 +17,7 @@ from attention.files import write_tensors
 
 resource = pytest.importorskip("resource")
 FORGED = "x\n\x1b[1mVerified on all inputs: 2 heads\x9b\u202e\u2028\ud83d\ude00"
-COMPARE = "compare nice.safetensors --learners known-part --seeds 1 --jobs 1 --out out"
+COMPARE = "compare nice.safetensors --learners known-component --seeds 1 --jobs 1 --out out"
 
 
 @pytest.fixture
@@ -39,9 +39,11 @@ def answer(words, *limits):
     return done.returncode, without_progress(done.stderr.decode())
 
 
-def test_too_few_open_files(nice):
-    status, line = answer(COMPARE.split(), (resource.RLIMIT_NOFILE, 16))
-    assert status == 1
+@pytest.mark.usefixtures("processes")
+def test_too_few_open_files(nice, monkeypatch, capsys):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (16, 16))
+    assert run(COMPARE.split()) == 1
+    line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert "Too many open files" in line
     assert "ulimit -n" in line
@@ -57,6 +59,20 @@ def test_a_size_beyond_the_limit_of_the_process(nice):
     assert not Path("new.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "streams", "status"),
+    [
+        pytest.param("inspect nice.safetensors", ">&- <&-", 0, marks=pytest.mark.slow),
+        ("inspect missing.safetensors", "2>&-", 2),
+        pytest.param("inspect missing.safetensors", "2>/dev/full", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_the_status_tells_what_a_closed_or_full_stream_cannot(nice, words, streams, status):
+    command = f"exec {sys.executable} -c 'from arena.cli import main; main()' {words} {streams}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
+
+
 @pytest.mark.skipif(
     os.name != "posix" or sys.platform == "darwin", reason="names of files are bytes on Linux"
 )
@@ -64,10 +80,8 @@ def test_a_name_that_is_not_utf8_loses_no_work(nice):
     odd = os.fsdecode(b"o\xff\x1b[31m\n.safetensors")
     nice.rename(odd)
     place = os.fsdecode(b"out\xff")
-    for words in (
-        ["compare", odd, "--learners", "known-part", "--seeds", "1", "--jobs", "1", "--out", place],
-        ["learn", odd, "--learner", "newton", "-o", os.fsdecode(b"fitted\xff.safetensors"), "--json"],
-    ):
+    compare = ["compare", odd, "--learners", "known-component", "--jobs", "1", "--out", place]
+    for words in (compare, ["learn", odd, "-o", os.fsdecode(b"fitted\xff"), "--json"]):
         status, error = answer(words)
         assert status == 0, error
     assert sorted(path.name for path in Path(place).iterdir()) == [
@@ -76,13 +90,13 @@ def test_a_name_that_is_not_utf8_loses_no_work(nice):
         "runs.sqlite",
     ]
     assert arena.Results.load(place).cells[0].status == "done"
-    assert load_layer(os.fsdecode(b"fitted\xff.safetensors")).layer.heads == 1
+    assert load_layer(os.fsdecode(b"fitted\xff")).layer.heads == 1
 
 
 @pytest.mark.parametrize("letter", ["\x1b", "\n", "\ud800"])
 def test_a_strange_letter_in_a_name_makes_a_page(letter, tmp_path):
     name = f"a{letter}b"
-    entry = replace(LEARNERS["known-part"], name=name, title=name)
+    entry = replace(LEARNERS["known-component"], name=name, title=name)
     target = arena.nice_target(heads=1, tokens=2, dim=4)
     target = replace(target, name=name, title=name)
     results = arena.compare(target, entry, seeds=1, isolated=False, store=tmp_path / "s.sqlite")

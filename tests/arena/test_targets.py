@@ -27,7 +27,6 @@ from attention import (
 )
 from sq import (
     HiddenGateFamily,
-    PairFamily,
     ParityFamily,
     ProfileFamily,
     TokenParityFamily,
@@ -35,14 +34,9 @@ from sq import (
 
 FAMILIES = {
     "parity": ParityFamily(dim=6, bits=3),
-    "pair": PairFamily(dim=6, beta=0.5),
-    "bump": ProfileFamily.bump(dim=6, bits=4, at=1),
     "two-slope": ProfileFamily.two_slope(dim=6, bits=4, slopes=(0.2, 1.5)),
-    "designed-steps": ProfileFamily.designed_steps(dim=6, bits=4, thresholds=(0.5, 1.5, 3.5)),
-    "centre-threshold": ProfileFamily.centre_threshold(dim=6, bits=4, heads_count=4, steps="best-fit"),
     "token-parity": TokenParityFamily(dim=5, tokens=3, bits=1),
-    "hidden-gate": HiddenGateFamily(base=ParityFamily(dim=6, bits=3)),
-    "hidden-gate-two-slope": HiddenGateFamily(base=ProfileFamily.two_slope(dim=6, bits=4)),
+    "hidden-gate": HiddenGateFamily(base=ProfileFamily.two_slope(dim=6, bits=4)),
 }
 
 TARGETS = {
@@ -159,7 +153,7 @@ def test_a_target_of_a_family_is_the_family_s_instance(kind):
     np.testing.assert_array_equal(target.layer.w, instance.layer.w)
     np.testing.assert_array_equal(target.instance.secret, family.secrets.unrank(2))
     assert (target.record.seed, target.made["parameters"]["number"]) == (None, 2)
-    # known part only: 1.0 by definition, and below it of the labels as a whole
+    # the known component only: 1.0 by definition, and below it of the labels as a whole
     truth = target.ground_truth(500, rng=0)
     assert truth.measure(predict=target.instance.known)["unknown_part_error"] == pytest.approx(1.0)
     assert truth.measure(layer=target.layer)["unknown_part_error"] < 1e-12

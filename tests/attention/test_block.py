@@ -190,8 +190,10 @@ def test_torch_modules_that_compute_something_else_are_refused():
         FeedForward.from_torch([first, torch.tanh, second], residual=True)
 
 
-def test_a_centred_block_is_the_same_function_without_a_bias_of_its_layer():
-    block = make_nice_block(heads=2, dim=5, width=7, rng=0)
+@pytest.mark.parametrize("residuals", [(True, True), (True, False), (False, True)])
+def test_a_centred_block_is_the_same_function_without_a_bias_of_its_layer(residuals):
+    nice = make_nice_block(heads=2, dim=5, width=7, rng=0)
+    block = Block(nice.layer, replace(nice.network, residual=residuals[1]), residual=residuals[0])
     x = np.random.default_rng(1).standard_normal((4, 3, 5))
     centred = block.centred()
     assert centred.layer.bias is None

@@ -1,6 +1,7 @@
 """The error measures: their fixed points, their symmetries, and the matching of heads."""
 
 import itertools
+from dataclasses import replace
 
 import array_api_strict
 import numpy as np
@@ -12,6 +13,8 @@ from attention import (
     AttentionLayer,
     GaussianInputs,
     GroundTruth,
+    Norm,
+    make_nice_block,
     make_nice_layer,
     parameter_errors,
     relative_error,
@@ -124,3 +127,14 @@ class TestParameters:
         for heads, dim in ((3, 3), (2, 4)):
             with pytest.raises(ValueError, match="compare the functions instead"):
                 parameter_errors(make_nice_layer(heads=heads, dim=dim, rng=0), layer)
+
+
+def test_gains_behind_the_sums_have_an_error_and_those_before_the_network_none():
+    plain = Norm.plain(5)
+    norms = (replace(plain, gain=np.arange(1.0, 6.0)), replace(plain, gain=np.arange(2.0, 7.0)))
+    block = replace(make_nice_block(heads=1, dim=5, width=7, rng=0), norms=norms, norm_first=False)
+    moved = replace(block, norms=(norms[0], replace(plain, gain=1.1 * norms[1].gain)))
+    truth = GroundTruth.draw(block, GaussianInputs(2, 5), 10, rng=1)
+    assert truth.measure(layer=block)["norm_error"] < 1e-14
+    assert truth.measure(layer=moved)["norm_error"] == pytest.approx(0.1)
+    assert "norm_error" not in truth.measure(layer=replace(block, norm_first=True))

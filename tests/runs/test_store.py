@@ -2,7 +2,6 @@
 
 import contextlib
 import sqlite3
-import time
 
 import pytest
 
@@ -66,16 +65,3 @@ def test_a_full_disk_is_named_with_the_cause(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", without_room)
     with pytest.raises(StoreError, match=r"s.sqlite cannot be used .*full.*: free some space"):
         full.put("key", "x" * 100_000)
-
-
-def test_the_clock_on_the_wall_ends_no_cell(monkeypatch):
-    began, clock = time.time(), time.monotonic
-    monkeypatch.setattr(time, "time", lambda: began + 1e4 * clock())
-    cells = [Cell(_sleep, {"seconds": s}) for s in (0.5, 60)]
-    results = {result.cell.arguments["seconds"]: result for result in run(cells, jobs=2, timeout=8)}
-    assert results[0.5].status == "done"
-    assert results[60].status == "timed out"
-
-
-def _sleep(seconds):
-    time.sleep(seconds)

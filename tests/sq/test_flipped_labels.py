@@ -4,8 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from arena.target_files import load_target, save_target
-from arena.targets import family_target
+from arena.targets import family_target, load_target, save_target
 from lower import FAMILIES, query_lower_bound, verify_instance
 from sq import (
     CSQ,

@@ -294,26 +294,6 @@ def test_a_stated_accuracy_sets_all_thresholds(error, k):
     assert worst_error(fit, truth) < 50 * error
 
 
-@pytest.mark.parametrize(
-    ("step_length", "accuracy"), [(0.1, 1e-10), (0.1, None), (0.01, 1e-10), (0.01, None)]
-)
-def test_with_a_short_step_length_tokens_differ_little(step_length, accuracy):
-    """Answers are wrong, and so measure nothing, where tokens differ by more than ordinary ones would, times 4 L."""
-    truth = biased(2, 12, seed=2)
-
-    def answer(x):
-        equal = x @ truth.w.sum(axis=0) + truth.bias
-        y = equal + (truth(x) - equal) * (1 + (accuracy or 0.0) * np.sin(1e4 * x))
-        spread = np.abs(x - x.mean(axis=1, keepdims=True)).max(axis=(1, 2))
-        return np.where(spread[:, None, None] > 4 * step_length, np.sin(7 * x), y)
-
-    oracle = ValueOracle.from_callable(answer, 2, 12)
-    fit = ByQueries(step_length=step_length, accuracy=accuracy).fit(oracle, rng=1)
-    assert fit.outcome.succeeded
-    assert worst_error(fit, truth) < (1e-9 if accuracy is None else 200 * accuracy)
-    assert not ByQueries(accuracy=accuracy).fit(oracle, rng=1).outcome.succeeded
-
-
 def test_biases_are_recovered_from_noisy_answers_of_few_tokens():
     truth = biased(2, 8, seed=0)
     oracle = ValueOracle.from_callable(truth, 3, 8, noise=1e-3, rng=1)

@@ -10,7 +10,7 @@ from upper import (
     LBFGS,
     ByQueries,
     GradientDescent,
-    KnownPart,
+    KnownComponentBaseline,
     LinearAttentionLearner,
     LinearBaseline,
     Newton,
@@ -25,7 +25,7 @@ LEARNERS = [
     LBFGS(2, work=200),
     OneGradientStep(),
     LinearBaseline(),
-    KnownPart(),
+    KnownComponentBaseline(),
     *(
         LinearAttentionLearner(kind, least_norm=one)
         for kind in ("plain", "aug", "cent")

@@ -50,13 +50,13 @@ def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) ->
 
 @dataclass(frozen=True)
 @checked
-class KnownPart(LearnerBase):
-    """Predicts the part of the target that is known in advance; it draws no example.
+class KnownComponentBaseline(LearnerBase):
+    """Predicts the component of the target that is known in advance; it draws no example.
 
     Parameters
     ----------
     known : callable, optional
-        The known part of a hard instance; None predicts zero, since nothing is known of a nice layer.
+        The known component of a hard instance; None predicts zero, since nothing is known of a nice layer.
 
     Notes
     -----
@@ -96,7 +96,7 @@ class LinearBaseline(LearnerBase):
     Notes
     -----
     It is an improper learner: its hypothesis is not an attention layer. The class contains the layer with all
-    Theta_i = 0 and, for hard instances on two tokens, the known part. O(n k d^2).
+    Theta_i = 0 and, for hard instances on two tokens, the known component. O(n k d^2).
     """
 
     examples: NonNegativeInt | None = None

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, ValueOracle
+from attention.value_oracle import DerivedOracle
 from upper.blocks.normed_map import NormedMap
 from upper.blocks.peel import NoPreimage
 
@@ -17,7 +18,7 @@ _REACH = 0.98
 _DRAWS = 12
 
 
-class Ball(ValueOracle):
+class Ball(DerivedOracle):
     """The layer F of B(X) = Z + N(n(Z)), Z = X + F(n(X)), at tokens y / 10 = n(x), without the norm.
 
     As n(x) = x / sqrt(|x|^2 / d + eps), each u with |u|^2 < d is the norm of x = u sqrt(eps) / sqrt(1 - |u|^2 / d). So
@@ -25,16 +26,11 @@ class Ball(ValueOracle):
     """
 
     def __init__(self, oracle: ValueOracle, g: NormedMap, reach: float) -> None:
-        self._oracle, self._g = oracle, g
-        self._prepare(self._peeled, oracle.tokens, oracle.dim, 0.0, None, None)
+        super().__init__(oracle)
+        self._g = g
         self.longest = reach * np.sqrt(oracle.dim) / _UNIT
 
-    @property
-    def remaining(self) -> int | None:
-        """How many queries the block has left."""
-        return self._oracle.remaining
-
-    def _peeled(self, y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+    def _derived(self, y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         d = y.shape[2]
         u = _UNIT * y
         if self._g.norm.centred:

@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from attention import (
-    AttentionLayer,
     Block,
     Fit,
     Outcome,
@@ -20,9 +19,10 @@ from attention.validation import NonNegativeInt, checked
 from upper.blocks.ellipsoid import find_ellipsoid
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
-from upper.blocks.peel import NoPreimage, Peeled, pairs
+from upper.blocks.peel import Behind, Peeled, pairs, read_attention
 from upper.blocks.post_norm import between_norms
 from upper.blocks.pre_norm import behind_norms
+from upper.blocks.short_differences import read_near
 from upper.blocks.sphere import find_sphere
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
@@ -34,9 +34,9 @@ _SIGNS = 0.1
 _MOVED = 1e-5
 # Peeled answers are right to so many times the error of g on fresh tokens, and no better than the other.
 _AMPLIFIED, _LEAST = 10.0, 1e-12
-# Where g is not injective, short differences at long tokens find the right preimages.
-_STEP_LENGTHS = (1.0, 0.3, 0.1)
 _CHECKS, _TOKENS = 16, 4
+# Rounds of a robust fit.
+_REWEIGHTED = 20
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _behind(
     network_residual = off > _SIGNS
     if not network_residual:
         g = g.flipped(bare)
-    number = (int(np.ceil(_PAIRS * h / d)) if network_residual else d) + _MORE
+    number = (int(np.ceil(_PAIRS * h / d)) if network_residual else 2 * d) + _MORE
     delta, moved = pairs(oracle, g, number, length * np.sqrt(d), rng)
     usable = np.isfinite(moved).all(axis=1)
     delta, moved = delta[usable], moved[usable]
@@ -156,26 +156,30 @@ def _behind(
         g = g.flipped(signs)
     linear = g.linear
     if not network_residual:  # A is what maps the moves of pairs to their differences
-        linear = np.linalg.lstsq(moved, delta, rcond=None)[0] if residual else np.eye(d)
+        linear = _robust(moved, delta) if residual else np.eye(d)
         recorder.step("Linear part", pairs=len(delta))
     network = g.network(linear=linear, residual=network_residual)
-    peeled = Peeled(oracle, g, linear, residual)
-    for step_length in _STEP_LENGTHS:
-        learner = ByQueries(accuracy=accuracy, step_length=step_length)
-        try:
-            fit = learner.fit(
-                peeled, rng=rng, progress=lambda step: recorder.step(step.name, **step.measures)
-            )
-        except NoPreimage:
-            recorder.step("No preimage near a token", step_length=step_length)
-            continue
-        if fit.outcome is Outcome.EXAMPLES_SPENT:
-            return NoNetwork.SPENT, Verdict(fit.outcome)
-        if not isinstance(fit.layer, AttentionLayer):
-            continue
-        block = Block(fit.layer, network, residual)
-        fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
-        ended = judge_block(block(fresh), oracle.ask(fresh))
-        if ended.outcome.succeeded:
-            break
+    fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
+    answers = oracle.ask(fresh)
+    behind, reached = Behind(oracle, g, linear, residual), 0.0
+    layer = read_attention(Peeled(behind), accuracy, rng, recorder)
+    for again in (False, True):
+        if again:
+            layer = read_near(behind, accuracy, length, rng, recorder)
+            reached = accuracy * float(g.amplification(x, linear).max())
+        if layer is not None:
+            block = Block(layer, network, residual)
+            ended = judge_block(block(fresh), answers, reached)
+            if ended.outcome.succeeded:
+                break
     return block, ended
+
+
+def _robust(moved: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """The A with e A = delta for all pairs but a few, which found another preimage: they get small weights."""
+    weights = np.ones((len(delta), 1))
+    for _ in range(_REWEIGHTED):
+        linear = np.linalg.lstsq(weights * moved, weights * delta, rcond=None)[0]
+        off = np.linalg.norm(moved @ linear - delta, axis=1, keepdims=True)
+        weights = 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
+    return linear

@@ -1,9 +1,12 @@
 """The attention of a post-norm block as an oracle: two tokens and their mirror images tell the lengths of sums."""
 
+from typing import ClassVar
+
 import numpy as np
 from jaxtyping import Float
 
 from attention import ValueOracle
+from attention.value_oracle import DerivedOracle
 from upper.blocks.ellipsoid import Ellipsoid
 from upper.blocks.peel import NoPreimage
 from upper.blocks.summed_map import SummedMap
@@ -16,12 +19,14 @@ _AGREE, _EQUAL = 1e-3, 1e-14
 _SHARES = (0.5, 0.1, 0.9, 0.3, 0.7, 0.0, 1.0)
 
 
-class Mirrored(ValueOracle):
+class Mirrored(DerivedOracle):
     """The layer F of n2(N(n1(X + F(X)))) on two tokens, its outputs less their means; three queries for each.
 
     An answer shows the direction of y = x + F(X) alone. For the tokens x, x + delta and x, x - delta the y differ by
     delta W, as sigmoid(t) + sigmoid(-t) = 1. So two directions give both lengths, by least squares.
     """
+
+    each: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -31,16 +36,12 @@ class Mirrored(ValueOracle):
         linear: Float[np.ndarray, "d D"],
         bias: Float[np.ndarray, " D"],
     ) -> None:
-        self._oracle, self._last, self._g, self._linear, self._bias = oracle, last, g, linear, bias
+        super().__init__(oracle)
+        self._prepare(self._derived, 2, oracle.dim, 0.0, None, None)
+        self._last, self._g, self._linear, self._bias = last, g, linear, bias
         self._half = (oracle.tokens or 2) // 2
-        self._prepare(self._peeled, 2, oracle.dim, 0.0, None, None)
 
-    @property
-    def remaining(self) -> int | None:
-        """How many queries of two tokens are left."""
-        return None if self._oracle.remaining is None else self._oracle.remaining // 3
-
-    def _peeled(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "n 2 d"]:
+    def _derived(self, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "n 2 d"]:
         first, second = x[:, 0], x[:, 1]
         n = len(x)
         tokens = np.concatenate(

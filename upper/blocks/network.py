@@ -112,8 +112,8 @@ def block_fit(recorder: Recorder, fitted: Any, ended: Verdict, part: Any = None)
     return recorder.fit(ended, predict=fitted, layer=block, details=fitted)
 
 
-def judge_block(predicted: np.ndarray, answers: np.ndarray) -> Verdict:
-    """The verdict by fresh queries, of tokens of unit variance."""
+def judge_block(predicted: np.ndarray, answers: np.ndarray, accuracy: float = 0.0) -> Verdict:
+    """The verdict by fresh queries, of tokens of unit variance; an `accuracy` that is known to be worse is enough."""
     with np.errstate(invalid="ignore"):
         error = float(np.linalg.norm(predicted - answers) / (np.linalg.norm(answers) or 1.0))
     return verdict(
@@ -121,5 +121,5 @@ def judge_block(predicted: np.ndarray, answers: np.ndarray) -> Verdict:
         held_out=error,
         evidence=len(answers),
         otherwise=Outcome.NOT_SEPARATED,
-        rounding=_ROUNDING,
+        rounding=max(_ROUNDING, accuracy),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention import AttentionLayer, Block, Norm, Recorder, ValueOracle
+from attention import Block, Norm, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.ball import Ball, in_units_of_the_norm
@@ -13,11 +13,10 @@ from upper.blocks.normed_fit import fit_normed
 from upper.blocks.normed_map import NormedMap, find_eps
 from upper.blocks.normed_signs import turn_signs
 from upper.blocks.one_token import NoNetwork, one_token
-from upper.blocks.peel import NoPreimage
+from upper.blocks.peel import read_attention
 from upper.blocks.sphere import Sphere
 from upper.blocks.sphere_kinks import is_piecewise, read_piecewise
 from upper.blocks.sphere_network import read_sphere
-from upper.value_queries import ByQueries
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,10 @@ def _attention(
     ended = Verdict(Outcome.NOT_SEPARATED)
     for reach in _RULES.reaches:
         accuracy = _RULES.accuracy * g.amplification(reach, rng, _RULES.sample)
-        try:
-            fit = ByQueries(accuracy=accuracy, noise=0.0).fit(
-                Ball(oracle, g, reach),
-                rng=rng,
-                progress=lambda step: recorder.step(step.name, **step.measures),
-            )
-        except NoPreimage as reason:
-            recorder.step(str(reason), reach=reach)
+        layer = read_attention(Ball(oracle, g, reach), accuracy, rng, recorder)
+        if layer is None:
             continue
-        if not isinstance(fit.layer, AttentionLayer):
-            continue
-        block = Block(in_units_of_the_norm(fit.layer), network, norms=(g.norm, g.norm))
+        block = Block(in_units_of_the_norm(layer), network, norms=(g.norm, g.norm))
         fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, g.norm.dim))
         ended = judge_block(block(fresh), oracle.ask(fresh))
         if ended.outcome.succeeded:

@@ -1,7 +1,6 @@
 """What a network or a block answers to one token: g(x) = x A + c + sum_j act(u_j . x + a_j) v_j."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,8 +11,10 @@ from upper.blocks.row_newton import newton_rows
 
 # Steps of Broyden's method.
 _BROYDEN = 40
-# The relative residual at which a row is done, and that of a preimage that counts.
-_SOLVED, _FOUND = 1e-13, 1e-9
+# Relative residuals: of a row that is as good as rounding allows, of one that is done, and of a preimage that counts.
+_EXACT, _SOLVED, _FOUND = 2e-16, 1e-11, 1e-9
+# Errors are relative to a row's difference from g(base) and so much of its length.
+_ROUNDED = 0.01
 # Rows that Broyden's method takes together: their terms stay in the processor's cache.
 _TOGETHER = 128
 
@@ -54,32 +55,60 @@ class TokenMap:
         slope = activation(self.activation, x @ self.u.T + self.a, derivative=True)
         return self.linear + (self.u.T * slope[:, None, :]) @ self.v
 
-    @cached_property
-    def _mean_inverse(self) -> Float[np.ndarray, "d d"]:
-        """The inverse of the Jacobian where half of each neuron is on."""
-        return np.linalg.pinv(self.linear + 0.5 * self.u.T @ self.v)
+    def inverse_jacobian(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
+        """The inverses of the Jacobians; pseudoinverses where one is singular."""
+        jacobians = self.jacobian(x)
+        try:
+            return np.linalg.inv(jacobians)
+        except np.linalg.LinAlgError:
+            return np.linalg.pinv(jacobians)
+
+    def amplification(
+        self, x: Float[np.ndarray, "n d"], linear: Float[np.ndarray, "d d"]
+    ) -> Float[np.ndarray, " n"]:
+        """By how much a relative error of g grows in differences of preimages times `linear`, at each token."""
+        behind = self.inverse_jacobian(x) @ linear
+        return (
+            np.linalg.norm(self.jacobian(x), axis=(1, 2)) * np.linalg.norm(behind, axis=(1, 2)) / x.shape[1]
+        )
 
     def inverse(
-        self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
+        self,
+        y: Float[np.ndarray, "n d"],
+        start: Float[np.ndarray, "n d"],
+        base: Float[np.ndarray, "n d"],
     ) -> Float[np.ndarray, "n d"]:
         """Preimages of the rows of `y` near `start`; NaN where none is found.
 
-        Broyden's method from the mean linear part, at O(h d) a step. Rows where it fails take Newton's, at O(h d^2).
+        Broyden's method from the Jacobian at each row's `base`, at O(h d) a step; rows of one base share its inverse.
+        Rows where it fails take Newton's method, at O(h d^2). Errors are relative to a row's difference from g(base).
         """
         x = start.copy()
-        for i in range(0, len(x), _TOGETHER):
-            part = slice(i, i + _TOGETHER)
-            x[part] = self._by_broyden(y[part], x[part])
-        size = np.linalg.norm(y - self.constant, axis=1) + np.linalg.norm(self.constant)
+        size = np.linalg.norm(y - self(base), axis=1) + _ROUNDED * np.linalg.norm(y, axis=1)
+        places, which = np.unique(base, axis=0, return_inverse=True)
+        order = np.argsort(which.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(which.ravel()))
+        for place, rows in zip(places, np.split(order, ends[:-1]), strict=True):
+            inverse = self.inverse_jacobian(place[None])[0]
+            for part in np.split(rows, range(_TOGETHER, len(rows), _TOGETHER)):
+                x[part] = self._by_broyden(y[part], x[part], inverse, _SOLVED * size[part])
         off = np.linalg.norm(y - self(x), axis=1)
-        left = np.flatnonzero(off > _SOLVED * size)
+        left = np.flatnonzero(~(off <= _SOLVED * size))
         x[left], off[left] = newton_rows(self, self.jacobian, y[left], start[left], _SOLVED * size[left])
-        x[off > _FOUND * size] = np.nan
+        x[~(off <= _FOUND * size)] = np.nan
         return x
 
-    def _by_broyden(self, y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"]) -> np.ndarray:
-        """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms."""
-        inverse = self._mean_inverse
+    def _by_broyden(
+        self,
+        y: Float[np.ndarray, "n d"],
+        x: Float[np.ndarray, "n d"],
+        inverse: Float[np.ndarray, "d d"],
+        enough: Float[np.ndarray, " n"],
+    ) -> Float[np.ndarray, "n d"]:
+        """Broyden's good method on all rows: the inverse of each row's Jacobian is one matrix and rank-one terms.
+
+        It ends where all rows have `enough` and none gets much better.
+        """
         off = y - self(x)
         columns: list[np.ndarray] = []
         rows: list[np.ndarray] = []
@@ -91,15 +120,16 @@ class TokenMap:
             return out
 
         best, least = x.copy(), np.linalg.norm(off, axis=1)
+        exact = _EXACT * np.linalg.norm(y, axis=1)
         step = applied(off)
         with np.errstate(all="ignore"):  # a row that diverges is left to Newton's method
             for _ in range(_BROYDEN):
                 x = x + step
                 new = y - self(x)
                 size = np.linalg.norm(new, axis=1)
-                better = size < least
+                better, much = size < least, size < least / 2
                 best[better], least[better] = x[better], size[better]
-                if np.all(least <= _SOLVED * np.linalg.norm(y, axis=1)):
+                if np.all(least <= enough) and not np.any(much & (least > exact)):
                     break
                 image = applied(off - new)  # of the step, as the inverse sees it
                 column = step @ inverse.T

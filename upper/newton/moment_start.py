@@ -10,7 +10,6 @@ import math
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from upper.newton.spectral import CrossMoments, orthonormal
 
@@ -54,6 +53,8 @@ def heads_by_moments(
     The moments take eight products with T and its transpose, each about a pass over the examples; the fit takes about
     64 m^6 multiplications a step in float32.
     """
+    from scipy.optimize import minimize  # slow to import, and only large layers need it
+
     left, right = _leading(CrossMoments(x, y, causal), heads, x.shape[2], rng)
     few = math.ceil(_EQUATIONS * 2 * heads**2 / x[0].size)
     fit = _Coefficients(x[:few], y[:few], left, right, causal)

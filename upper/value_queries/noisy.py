@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from attention import AnswerPrecision, Recorder, ValueOracle
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
+from upper.newton.low_rank import LowRankHeads
 from upper.value_queries.logits import READING, Parameters
 from upper.value_queries.queries import (
     LinearPart,
@@ -77,8 +78,8 @@ def read_row_logits(
 
     The tokens x and x - L t_b show the logits -L (x Theta_i + c_i) . t_b of row 1, with the step length L of `pairs`
     and t_b along the orthonormal directions. For each group, x is the centre, and then the centre plus a short token
-    along each direction. Where a weight is small, that token gets shorter, or with L below 1 the differences do, so
-    that tokens never differ much. About (d + 8) d / s queries for groups of s = .4 d / m.
+    along each direction. Where a weight is small, that token gets shorter. About (d + 8) d / s queries for groups of
+    s = .4 d / m.
 
     Notes
     -----
@@ -92,19 +93,19 @@ def read_row_logits(
         far = pairs.scale * directions[group]
         for _ in range(READING.halvings):
             centre = np.zeros(d) if pairs.centre is None else pairs.centre(far)
-            at_centre, small = _row_logits(pairs, w, centre[None], far, np.ones(1))
+            at_centre, small = _row_logits(pairs, w, centre[None], far)
             if not small.any():
                 break
             far = far / 2
-        length, share = np.full(d, pairs.scale), np.ones(d)
+        length = np.full(d, pairs.scale)
         logits, left = np.empty((d, m, len(group))), np.arange(d)
         for _ in range(READING.halvings):
             tokens = centre + length[left, None] * directions[left] / pairs.step_length
-            logits[left], small = _row_logits(pairs, w, tokens, far, share[left])
+            logits[left], small = _row_logits(pairs, w, tokens, far)
             left = left[small]
             if not len(left):
                 break
-            (length if pairs.step_length >= 1 else share)[left] /= 2
+            length[left] /= 2
         shared, far_length = at_centre[0], float(np.linalg.norm(far[0]))
         theta[:, :, group] = np.moveaxis(shared - logits, 0, 1) / (length[:, None] * far_length)
         common[:, group] = -shared / (pairs.step_length * far_length)
@@ -120,25 +121,21 @@ def _row_logits(
     w: Float[np.ndarray, "m d d"],
     x: Float[np.ndarray, "n d"],
     far: Float[np.ndarray, "s d"],
-    share: Float[np.ndarray, " n"],
 ) -> tuple[Float[np.ndarray, "n m s"], Bool[np.ndarray, " n"]]:
-    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small.
-
-    They are read at a share of these differences, in which they are linear.
-    """
+    """The logits of the tokens x on x - L t_b less those on x itself, and whether a weight is small."""
     apart = pairs.step_length * far
-    tokens = np.concatenate([x[:, None], x[:, None] - share[:, None, None] * apart], axis=1)
+    tokens = np.concatenate([x[:, None], x[:, None] - apart], axis=1)
     copies = (pairs.oracle.tokens or tokens.shape[1]) - len(far)  # of the first token
     tokens = np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1)
     answers = pairs.ask(tokens)[:, :copies].mean(axis=1)
     rest = answers - pairs.linear.bias - x @ pairs.linear.projection_sum
     columns = (-apart @ w).reshape(-1, x.shape[1])
-    weights = np.linalg.lstsq(columns.T, (rest / share[:, None]).T, rcond=None)[0].T
+    weights = np.linalg.lstsq(columns.T, rest.T, rcond=None)[0].T
     weights = weights.reshape(len(x), len(w), len(far))
     first = 1 - weights.sum(axis=2, keepdims=True)
     small = np.minimum(weights.min(axis=(1, 2)), first.min(axis=(1, 2))) < READING.small
     logits = np.log(np.maximum(weights, READING.least) * copies / np.maximum(first, READING.least))
-    return logits / share[:, None, None], small
+    return logits, small
 
 
 def fit_to_fresh(
@@ -174,14 +171,14 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         n = min(n, pairs.oracle.remaining // 2)
     size = 2 * pairs.scale / np.sqrt(d)
     x = size * rng.standard_normal((n, k, d)) / length
-    kind = FullHeads
+    weights = np.ones((n, k))
     if length > 1:
         far = rng.standard_normal((n, k - 1, d))
         far *= pairs.scale / np.linalg.norm(far, axis=-1, keepdims=True)
         if pairs.centre is not None:
             x[:, 0] += pairs.centre(far)
         x[:, 1:] = x[:, :1] - length * far
-        kind = _FirstRows
+        weights[:, 1:] = 0.0
     y = pairs.oracle.ask(x) - known.bias
     # in units in which the first tokens are as large as the one that biases stand for
     unit = float(np.sqrt(np.mean(x[:, 0] ** 2)))
@@ -191,9 +188,9 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
         theta = np.concatenate([theta, unit * known.key_bias[:, None]], axis=1)
     near = _BY.near_rounded if pairs.rounded else _BY.near
     tolerance = pairs.precision.error(length * pairs.size) / float(np.sqrt(np.mean(y[:, 0] ** 2)))
-    if length > 1:
-        y[:, 1:] = 0.0
-    iterates = gauss_newton(x / unit, y, kind(theta), tolerance=tolerance, rng=rng)
+    heads = WeightedHeads(theta)
+    heads.weights = weights.ravel()
+    iterates = gauss_newton(x / unit, weights[..., None] * y, heads, tolerance=tolerance, rng=rng)
     best = next(iterates)
     for iterate in islice(iterates, _BY.iterates):
         if not iterate.residual < best.residual:
@@ -207,25 +204,34 @@ def _fitted(pairs: TwoTokens, known: Parameters, rng: np.random.Generator) -> Pa
     return Parameters(best.layer.theta / unit**2, best.layer.w / unit, key_bias, bias)
 
 
-class _FirstRows(FullHeads):
-    """Heads at the first row of each query alone; the other rows count as zero."""
+class _RowWeights:
+    """Heads whose rows count by weights, (rows,), which the labels have already."""
+
+    weights: Float[np.ndarray, " rows"]
 
     def reads(self, parameters: np.ndarray) -> np.ndarray:
-        """The reads of the first rows."""
-        return self._first(super().reads(parameters))
+        """The weighted reads."""
+        return self._weighted(super().reads(parameters))  # type: ignore[misc]
 
     def times(self, direction: np.ndarray) -> np.ndarray:
-        """The change of the first rows along a direction."""
-        return self._first(super().times(direction))
+        """The weighted change along a direction."""
+        return self._weighted(super().times(direction))  # type: ignore[misc]
 
     def transpose_times(self, residual: np.ndarray) -> np.ndarray:
-        """The derivative of <F, R> over the first rows."""
-        return super().transpose_times(self._first(residual))
+        """The derivative of <F, R> over weighted rows."""
+        transposed: np.ndarray = super().transpose_times(self._weighted(residual))  # type: ignore[misc]
+        return transposed
 
-    def _first(self, rows: np.ndarray) -> np.ndarray:
-        rows = np.array(rows, order="C")
-        rows.reshape(*self.x.shape[:2], -1)[:, 1:] = 0.0
-        return rows
+    def _weighted(self, rows: np.ndarray) -> np.ndarray:
+        return rows * self.weights.astype(rows.dtype)[:, None]
+
+
+class WeightedHeads(_RowWeights, FullHeads):
+    """Heads with weights of rows."""
+
+
+class WeightedLowRankHeads(_RowWeights, LowRankHeads):
+    """Heads of low rank with weights of rows."""
 
 
 def _longest_allowed(linear: LinearPart, precision: AnswerPrecision) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AnswerPrecision, ValueOracle
+from attention.value_oracle import DerivedOracle
 
 
 @dataclass(frozen=True)
@@ -135,23 +136,15 @@ def is_causal(oracle: ValueOracle, precision: AnswerPrecision, rng: np.random.Ge
     return last_depends
 
 
-class LastRows(ValueOracle):
+class LastRows(DerivedOracle):
     """The layer without its mask: row a of an answer is the last row of a query in which token a comes last.
 
     Equal neighbours share one query, so that two different tokens take two.
     """
 
-    def __init__(self, oracle: ValueOracle) -> None:
-        self._oracle = oracle
-        self._prepare(self._unmasked, oracle.tokens, oracle.dim, 0.0, None, None)
-        self.longest = oracle.longest
+    each = 2
 
-    @property
-    def remaining(self) -> int | None:
-        """How many queries of two tokens are left."""
-        return None if self._oracle.remaining is None else self._oracle.remaining // 2
-
-    def _unmasked(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+    def _derived(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         k = x.shape[1]
         differ = np.any(x[:, 1:] != x[:, :-1], axis=(0, 2))
         first = np.concatenate([[0], np.flatnonzero(differ) + 1])  # of each run of equal tokens
@@ -252,11 +245,17 @@ class TwoTokens:
     def __call__(
         self, x: Float[np.ndarray, "*batch n d"], delta: Float[np.ndarray, "*batch d"]
     ) -> tuple[Float[np.ndarray, "*batch n d"], Float[np.ndarray, "*batch n d"]]:
-        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if L is not 1."""
+        """g(x; delta) and g(x - delta; delta) at n points for every delta; n queries a delta, or 2 n if L is not 1.
+
+        With L below 1 all second values are those at x less the first delta, so that queries share their first tokens.
+        """
         if self.step_length == 1 and self.centre is None:
             return self._rows(x, delta[..., None, :])
         centre = 0.0 if self.centre is None else self.centre(delta[..., None, :])[..., None, :]
-        x = np.concatenate([x, x - delta[..., None, :]], axis=-2) / self.step_length + centre
+        beside = (
+            delta if self.step_length > 1 else np.broadcast_to(delta.reshape(-1, x.shape[-1])[0], delta.shape)
+        )
+        x = np.concatenate([x, x - beside[..., None, :]], axis=-2) / self.step_length + centre
         values, _ = self._rows(x, self.step_length * delta[..., None, :])
         at_x, at_other = np.split(values / self.step_length, 2, axis=-2)
         return at_x, at_other

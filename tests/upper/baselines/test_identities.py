@@ -13,7 +13,7 @@ from attention import (
     Outcome,
     make_nice_layer,
 )
-from upper import LBFGS, KnownPart, LinearBaseline, OneGradientStep
+from upper import LBFGS, KnownComponentBaseline, LinearBaseline, OneGradientStep
 from upper.baselines.closed_form import LinearPredictor
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient, stack_heads
 from upper.six_phase import estimate_projection_sum
@@ -83,7 +83,7 @@ def test_the_linear_baseline_is_the_best_linear_predictor():
 def test_the_known_part_has_error_one_on_the_unknown_part(known):
     layer, inputs = make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(2, 4)
     truth = GroundTruth.draw(layer, inputs, 50, known=known, rng=1)
-    fit = KnownPart(known).fit(ExampleOracle(layer, inputs, rng=2), truth=truth)
+    fit = KnownComponentBaseline(known).fit(ExampleOracle(layer, inputs, rng=2), truth=truth)
     assert fit.examples_used == 0
     assert fit.trace[-1].measures["unknown_part_error"] == 1.0
 
