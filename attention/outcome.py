@@ -94,7 +94,7 @@ class Outcome(Enum):
     )
     NO_BLOCK = (
         "No such block: one token is not answered by a network of one hidden layer whose neurons can be told apart; "
-        "norms may stand before the attention and the network, not behind; take ReLU, GELU or tanh."
+        "take ReLU, GELU or tanh, and behind norms (post-norm) GELU or tanh."
     )
     NOT_APPLICABLE = (
         "Not of this kind: the {examples} contradict what this attack assumes; use a general learner."

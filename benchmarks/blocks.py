@@ -33,9 +33,11 @@ BLOCKS = ((16, 64, 2), (32, 128, 4), (64, 256, 4), (96, 384, 8))
 """(d, h, m)."""
 PRE_NORM = ((24, 48, 2), (32, 64, 2), (48, 96, 3), (48, 192, 2))
 """(d, h, m) of blocks behind LayerNorms."""
+POST_NORM = ((24, 48, 2), (48, 64, 2), (64, 256, 4))
+"""(d, h, m) of blocks with LayerNorms, with gains and offsets, behind the sums; GELU alone."""
 QUERIES = {"relu": 19, "gelu": 22}
 """The most queries for each neuron of a network, in the median: the goal."""
-ERRORS = {"network": 1e-8, "block": 1e-7, "pre-norm": 1e-7}
+ERRORS = {"network": 1e-8, "block": 1e-7, "pre-norm": 1e-7, "post-norm": 1e-7}
 """The largest relative error of a function that counts as found."""
 TRAINED = (0, 3)
 """Layers of the trained encoder whose networks are read."""
@@ -45,7 +47,10 @@ _INPUTS = 500
 
 
 def run_blocks(
-    targets: int = 20, largest: int = 64, kinds: str = "network,block,pre-norm,trained", out: Json = None
+    targets: int = 20,
+    largest: int = 64,
+    kinds: str = "network,block,pre-norm,post-norm,trained",
+    out: Json = None,
 ) -> None:
     """Recover so many nice networks and blocks of each size up to d = `largest`, and trained networks; print a table.
 
@@ -58,9 +63,10 @@ def run_blocks(
             if name == "trained":
                 rows += _trained_rows()
                 continue
-            for size in {"network": NETWORKS, "block": BLOCKS, "pre-norm": PRE_NORM}[name]:
+            for size in _SIZES[name]:
                 if size[0] <= largest:
-                    rows += [_row(name, size, kind, targets) for kind in QUERIES]
+                    kinds_of = ("gelu",) if name == "post-norm" else tuple(QUERIES)
+                    rows += [_row(name, size, kind, targets) for kind in kinds_of]
     show_table(
         "Read back by value queries",
         ["<target", "found", "function", "parameters", "tokens", "most", "tokens / h", "bound", "seconds"],
@@ -156,11 +162,16 @@ def _read(net: FeedForward, seed: int) -> tuple[float, float, int]:
 
 
 def _block(
-    size: tuple[int, ...], activation: Any, seed: int, *, norms: tuple[Norm, Norm] | None = None
+    size: tuple[int, ...],
+    activation: Any,
+    seed: int,
+    *,
+    norms: tuple[Norm, ...] | None = None,
+    norm_first: bool = True,
 ) -> tuple[float, float, int]:
     d, h, m = size
     nice = make_nice_block(heads=m, dim=d, width=h, activation=activation, rng=seed)
-    block = replace(nice, norms=norms)
+    block = replace(nice, norms=norms, norm_first=norm_first)
     oracle = ValueOracle(block)
     fit = BlockByQueries().fit(oracle, rng=[seed, 1])
     worst = 1.0
@@ -175,7 +186,16 @@ def _pre_norm(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float,
     return _block(size, activation, seed, norms=(norm, norm))
 
 
-_MEASURES = {"network": _network, "block": _block, "pre-norm": _pre_norm}
+def _post_norm(size: tuple[int, ...], activation: Any, seed: int) -> tuple[float, float, int]:
+    rng = np.random.default_rng([seed, 1])
+    norms = tuple(
+        Norm(1 + 0.2 * rng.standard_normal(size[0]), 0.1 * rng.standard_normal(size[0])) for _ in range(2)
+    )
+    return _block(size, activation, seed, norms=norms, norm_first=False)
+
+
+_MEASURES = {"network": _network, "block": _block, "pre-norm": _pre_norm, "post-norm": _post_norm}
+_SIZES = {"network": NETWORKS, "block": BLOCKS, "pre-norm": PRE_NORM, "post-norm": POST_NORM}
 
 
 def _title(row: dict[str, Any]) -> str:

@@ -223,3 +223,102 @@ def ball(scale: Scale, rng: Generator, *, power: float = 0.5) -> Iterator[Compar
             yield at_most(
                 "n(x) less u", float(np.abs(Norm.plain(dim, eps, centred=centred)(x) - u).max()), 1e-12
             )
+
+
+def _post_norm(dim: int, width: int, rng: Generator) -> Block:
+    """A block with norms behind its sums, eps = 0, and no gain of the first one."""
+    gain, offset = rng.uniform(0.5, 1.5, (2, dim))
+    norms = Norm.plain(dim, 0.0), Norm(gain, offset, 0.0)
+    return replace(make_nice_block(heads=3, dim=dim, width=width, rng=rng), norms=norms, norm_first=False)
+
+
+@claim("blocks/own-and-other", source=f"{_NORMS}, Theorem 5", basis=Basis.PROVED, fault={"less": 0.9})
+def own_and_other(scale: Scale, rng: Generator, *, less: float = 1.0) -> Iterator[Comparison]:
+    """Let row a of a block be f(y) with y the row a of X + F(X). At k equal tokens, the derivative of a row by its own
+    token less that by another one is f'; its derivative by all tokens together is A f' with A = I + sum W_i.
+
+    Central differences of a random post-norm block, beside those of its network and norms alone.
+    """
+    dim, step = (5, 1e-4) if scale is Scale.QUICK else (12, 1e-4)
+    for tokens in (2, 3):
+        block = _post_norm(dim, 2 * dim, rng)
+        first, second = block.norms or ()
+        x = rng.standard_normal(dim)
+        equal = x + np.zeros((tokens, dim))
+        y = (equal + block.layer(equal))[0]
+        linear = np.eye(dim) + block.layer.w.sum(axis=0)
+
+        def behind(y: Any, first: Norm = first, second: Norm = second, block: Block = block) -> Any:
+            return second(block.network(first(y)))
+
+        moved = step * np.eye(dim)
+        own, other = (
+            (block(equal + at[:, None] * moved[:, None]) - block(equal - at[:, None] * moved[:, None]))[:, 0]
+            / (2 * step)
+            for at in np.eye(tokens)[:2]
+        )
+        slope = (behind(y + moved) - behind(y - moved)) / (2 * step)
+        size = float(np.abs(slope).max())
+        yield at_most(
+            f"own less other, {tokens} tokens", float(np.abs(own - less * other - slope).max()) / size, 1e-6
+        )
+        together = own + (tokens - 1) * other - linear @ (own - less * other)
+        yield at_most(f"all tokens less A f', {tokens} tokens", float(np.abs(together).max()) / size, 1e-6)
+
+
+@claim("blocks/directions", source=f"{_NORMS}, Theorem 7", basis=Basis.PROVED, fault={"kept": 1})
+def directions(scale: Scale, rng: Generator, *, kept: int = 0) -> Iterator[Comparison]:
+    """Let f = r w with a scalar r. Off the span of f and its first derivatives f_a, second derivatives of f are r times
+    those of w. And lengths 1 / r of f at n points are a null vector of (1 - P) o (F F^T), where P projects onto
+    functions that span the coordinates of w.
+
+    Central differences along two directions of a random network, divided by its length; a random sample of it. With a
+    first derivative left in the check fails.
+    """
+    dim, width, step = (8, 6, 1e-3) if scale is Scale.QUICK else (16, 20, 1e-3)
+    net = make_nice_network(dim=dim, width=width, rng=rng)
+    x, along = rng.standard_normal(dim), rng.standard_normal((2, dim))
+
+    def second(function: Any) -> Any:
+        corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
+        return np.array([1, -1, -1, 1]) @ function(x + step * corners @ along) / (4 * step**2)
+
+    def direction(x: Any) -> Any:
+        w = net(x)
+        return w / np.linalg.norm(w, axis=-1, keepdims=True)
+
+    slopes = (direction(x + step * along) - direction(x - step * along)) / (2 * step)
+    basis = np.linalg.qr(np.column_stack([direction(x), slopes[kept:].T]))[0]
+    off = np.eye(dim) - basis @ basis.T
+    expected = off @ second(net) / np.linalg.norm(net(x))
+    left = off @ second(direction) - expected
+    yield at_most("second derivatives off the span", float(np.abs(left).max() / np.abs(expected).max()), 1e-4)
+    points = rng.standard_normal((2 * (width + dim), dim))
+    design = np.column_stack([activation("gelu", points @ net.w1 + net.b1), points, np.ones(len(points))])
+    onto = np.linalg.qr(design)[0]
+    matrix = (np.eye(len(points)) - onto @ onto.T) * (direction(points) @ direction(points).T)
+    values, vectors = np.linalg.eigh(matrix)
+    lengths, true = vectors[:, 0], np.linalg.norm(net(points), axis=1)
+    yield at_most("the least eigenvalue over the next", float(abs(values[0]) / values[1]), 1e-8)
+    yield at_most(
+        "1 less the cosine of lengths", 1 - float(abs(lengths @ true) / np.linalg.norm(true)), 1e-10
+    )
+
+
+@claim("blocks/mirrored", source=f"{_NORMS}, Theorem 8", basis=Basis.PROVED, fault={"moved": 0.5})
+def mirrored(scale: Scale, rng: Generator, *, moved: float = 1.0) -> Iterator[Comparison]:
+    """The sums y = x + F(X) of x beside x + delta and beside x - delta differ by delta sum W_i. Their directions and
+    this difference give both lengths.
+
+    Random layers of three heads at random tokens.
+    """
+    dim, draws = (5, 10) if scale is Scale.QUICK else (16, 100)
+    worst = 0.0
+    for _ in range(draws):
+        layer = make_nice_block(heads=3, dim=dim, width=1, rng=rng).layer
+        x, delta = rng.standard_normal((2, dim))
+        sums = [(pair + layer(pair))[0] for pair in (np.stack([x, x + delta]), np.stack([x, x - delta]))]
+        units = np.stack([y / np.linalg.norm(y) for y in sums])
+        lengths = np.linalg.lstsq(units.T * [1, -1], moved * delta @ layer.w.sum(axis=0), rcond=None)[0]
+        worst = max(worst, *(abs(a / np.linalg.norm(y) - 1) for a, y in zip(lengths, sums, strict=True)))
+    yield at_most("relative error of a length", float(worst), 1e-9)

@@ -16,9 +16,11 @@ from attention import (
 from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
+from upper.blocks.ellipsoid import find_ellipsoid
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import Behind, Peeled, pairs, read_attention
+from upper.blocks.post_norm import between_norms
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.short_differences import read_near
 from upper.blocks.sphere import find_sphere
@@ -49,13 +51,16 @@ class BlockByQueries(LearnerBase):
 
     Notes
     -----
-    Derived here. Heads, width, activation and residuals are found.
+    Derived here. Heads, width, activation, residuals and norms are found.
 
     1. Equal tokens show a map g of one token, a network with z = x A + b and A = I + sum_i W_i. It is read as
        `FeedForwardByQueries` reads one, but for A and the signs (`read_token_map`).
     2. Two tokens and their mirror images give linear equations for A, whatever the heads are; they fix the signs
        (`pairs`).
     3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
+
+    Blocks with norms take other ways (`behind_norms`, `between_norms`). Of one whose answers are those of a norm but
+    that is not read whole, the details are what is found (`PostNormPart`).
 
     The layer of the fit, and its details, are the `attention.Block`, with no bias b where both residuals are there:
     then only b1 + b W1 and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix
@@ -99,6 +104,10 @@ class BlockByQueries(LearnerBase):
             sphere = find_sphere(ask, oracle.dim, random)
             if sphere is not None:
                 return block_fit(recorder, *behind_norms(within, sphere, random, recorder))
+            last = find_ellipsoid(ask, oracle.dim, random)
+            if last is not None:
+                recorder.step("Outputs of a norm")
+                return block_fit(recorder, *between_norms(within, last, random, recorder))
             g = read_token_map(ask, oracle.dim, random, recorder)
             if g is NoNetwork.NO_NEURON:  # an attention layer alone
                 fit = ByQueries().fit(within, rng=random)

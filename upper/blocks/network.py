@@ -102,11 +102,11 @@ def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | NoNetwork:
     return NoNetwork.TOO_WIDE if wide else NoNetwork.NO_SIGNS
 
 
-def block_fit(recorder: Recorder, fitted: Any, ended: Verdict) -> Fit:
-    """The fit of a network or block, or of the reason why there is none, which is its last step."""
+def block_fit(recorder: Recorder, fitted: Any, ended: Verdict, part: Any = None) -> Fit:
+    """The fit of a network or block, or of the reason why there is none, its last step, and the part that was found."""
     if isinstance(fitted, NoNetwork):
         recorder.step(fitted.value, predict=np.zeros_like)
-        return recorder.fit(ended, predict=np.zeros_like)
+        return recorder.fit(ended, predict=np.zeros_like, details=part)
     block = fitted if isinstance(fitted, Block) else None
     recorder.step("Fresh queries", predict=fitted, layer=block, error=ended.held_out_error)
     return recorder.fit(ended, predict=fitted, layer=block, details=fitted)

@@ -33,6 +33,9 @@ class NoNetwork(Enum):
         "Far from the origin answers depend on directions alone, as behind norms, but they show no network."
     )
     NO_SIGNS_BEHIND_NORMS = "No choice of signs agrees with tokens of medium length, as behind norms."
+    NO_NEURONS_BETWEEN_NORMS = "Answers are those of a norm, but before it no network of GELU or tanh shows."
+    NO_SIGNS_BETWEEN_NORMS = "No choice of signs makes the linear part between the norms diagonal."
+    ODD_TOKENS = "Behind a norm, attention is read from queries of two tokens, or of an even number."
     SPENT = "The queries are spent."
     NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
 

@@ -216,7 +216,7 @@ def test_answers_in_float32_are_said_to_be_too_coarse():
     fit = BlockByQueries().fit(oracle, rng=0)
     assert fit.outcome is Outcome.NO_BLOCK
     assert "float32" in fit.trace[-1].name
-    assert oracle.drawn < 10
+    assert oracle.drawn < 12
 
 
 def test_more_neurons_than_signs_can_be_read_for_are_said_to_be_too_many():

@@ -1,0 +1,224 @@
+"""Neurons from a map of the sphere of which only directions are known, as behind the last norm of a post-norm block."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import Recorder
+from attention.feed_forward import Activation, activation
+from upper.blocks.profiles import curvature
+from upper.blocks.rank_ones import rank_ones, squares, vectors_of
+from upper.blocks.sphere import CircleJet, Sphere, read_circle
+from upper.blocks.token_map import TokenMap
+from upper.blocks.waves import fit_waves
+
+
+class Directions(Sphere):
+    """f(n) = r(n) w(n) with a network w(n) and an unknown r: answers themselves, for n of any length."""
+
+    def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The f at points of the sphere, a query each."""
+        return self.ask(n.reshape(-1, self.norm.dim)).reshape(n.shape)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Numbers of queries, and what tells a network."""
+
+    step: float = 2e-3  #: an angle: truncation of 4e-6 and rounding of 1e-9 in second differences
+    width: int = 4  #: the largest number of neurons over d that frame and centres have room for
+    least: int = 2  #: directions of a frame
+    points: int = 16
+    spare: float = 1.5  #: outputs at all centres, for each of the dimensions that are spanned
+    gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
+    tried: int = 12  #: neurons whose profiles tell the activation
+    rounds: int = 3  #: of profiles and lengths in turn
+    misfit: float = (
+        0.05  #: the largest of a profile, relative to the median of profiles: the fit repairs the rest
+    )
+
+
+_READING = _Reading()
+
+
+def read_directions(
+    sphere: Directions, share: float, rng: np.random.Generator, recorder: Recorder
+) -> TokenMap | None:
+    """The u and a of the neurons of w, to 1e-3 and up to their signs; None if w is no network.
+
+    1. Along a frame orthogonal to a great circle, f_ab = r w_ab + (r_a / r) f_b + (r_b / r) f_a + (...) f. Outputs off
+       the span of f and all f_a show w_ab alone: sums of act''(t_j) v_j (E u_j)(E u_j)^T, less a multiple of the
+       identity. All centres together span h + 1 dimensions (`rank_ones`).
+    2. v_j is the direction whose parts off these spans are the coefficients of (E u_j)(E u_j)^T, at all centres.
+    3. What is left of f_ab gives r_a / r, and with second derivatives along the circle its logarithmic derivative
+       there, and u_j on the plane of the circle. So r is known along the circle, and act'' too (`fit_waves`).
+    4. First derivatives are linear in the rest.
+
+    The frame takes off at most this share of the outputs: a larger frame has room for more neurons, and needs more
+    centres.
+    """
+    by, d = _READING, sphere.norm.dim
+    frame = min(int(np.ceil(2 * np.sqrt(by.width * d + 1))), int(share * d), d - 2)
+    if frame < by.least:
+        return None
+    points = max(by.points, 2 * int(np.ceil(by.spare * by.width * d / (d - frame - 1) / 2)))
+    jet = read_circle(sphere, points, frame, by.step, rng)
+    recorder.step("Second derivatives on a circle", points=points, frame=frame)
+    vectors = vectors_of(jet.curvatures)
+    off = np.stack(
+        [_off(slopes, value) for slopes, value in zip(jet.slopes[:, :frame], jet.values, strict=True)]
+    )
+    projected = off @ vectors
+    singular, right = np.linalg.svd(projected.reshape(points * d, -1), full_matrices=False)[1:]
+    ratios = singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny)
+    h = int(np.argmax(ratios[: points * (d - frame - 1) - 1]))
+    recorder.step("Width", neurons=h, gap=float(ratios[h]))
+    if h == 0 or ratios[h] < by.gap:
+        return None
+    x = rank_ones(right[: h + 1], h, rng)
+    recorder.step("Directions of neurons", neurons=0 if x is None else len(x))
+    if x is None:
+        return None
+    v, weights = _outputs(off, projected, x)
+    rate, in_plane = _along_circle(sphere, jet, vectors, x, v, weights)
+    lengths = np.exp(_integral(rate))
+    cosine, sine = np.cos(jet.angles), np.sin(jet.angles)
+    waves = in_plane @ np.array([cosine, sine])
+    strongest = np.argsort(-np.linalg.norm(weights, axis=0))[: by.tried]
+    smooth = [kind for kind in get_args(Activation) if kind != "relu"]
+    tried = {
+        kind: np.median(_profiles(kind, weights[:, strongest], waves[strongest], lengths)[3])
+        for kind in smooth
+    }
+    kind = min(smooth, key=lambda name: float(tried[name]))
+    sizes, a, lengths, misfit = _profiles(kind, weights, waves, lengths)
+    recorder.step(f"Profiles of {kind}", worst=float(misfit.max()))
+    size = np.linalg.norm(weights, axis=0)
+    if np.max(misfit * size) > by.misfit * np.median(size):
+        return None
+    in_plane = sizes[:, None] * in_plane
+    return _assembled(kind, jet, v, weights / lengths[:, None], lengths, in_plane, a)
+
+
+def _off(slopes: Float[np.ndarray, "q d"], value: Float[np.ndarray, " d"]) -> Float[np.ndarray, "d d"]:
+    """The projection off the span of these."""
+    basis = np.linalg.qr(np.column_stack([value, slopes.T]))[0]
+    return np.eye(len(value)) - basis @ basis.T
+
+
+def _outputs(
+    off: Float[np.ndarray, "p d d"], projected: Float[np.ndarray, "p d s"], x: Float[np.ndarray, "h q"]
+) -> tuple[Float[np.ndarray, "h d"], Float[np.ndarray, "p h"]]:
+    """Directions of the v_j and the factors of v_j x_j x_j^T in the second derivatives at all centres."""
+    design = np.concatenate([squares(x), squares(np.eye(x.shape[1])).sum(axis=0, keepdims=True)])
+    seen = off @ (projected @ np.linalg.pinv(design))[:, :, : len(x)]
+    sizes = np.sum(seen**2, axis=1)
+    across = np.tensordot(sizes.T, off, axes=1) - np.einsum("pah,pbh->hab", seen, seen)
+    v = np.linalg.eigh(across)[1][:, :, 0]
+    parts = off @ v.T
+    return v, np.sum(seen * parts, axis=1) / np.sum(parts**2, axis=1)
+
+
+def _along_circle(
+    sphere: Directions, jet: CircleJet, vectors: np.ndarray, x: np.ndarray, v: np.ndarray, weights: np.ndarray
+) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, "h 2"]]:
+    """The derivative of log r in the angle, and u_j / |E u_j| on the plane of the circle; p (2 q + 2) queries."""
+    (p, d, q, _), h = jet.curvatures.shape, len(v)
+    radius = np.sqrt(d)
+    mixed = _mixed(sphere, jet, q)
+    gram, right = np.zeros((2 * h + p, 2 * h + p)), np.zeros(2 * h + p)
+    parallel = x @ x.T
+    i, j = np.triu_indices(q, 1)
+    for at in range(p):
+        f = jet.values[at] / np.linalg.norm(jet.values[at])
+        off = np.eye(d) - np.outer(f, f)
+        slopes = radius * jet.slopes[at, :q] @ off
+        seen = off @ v.T
+        left = off @ vectors[at] - (seen * weights[at]) @ squares(x)
+        rest = np.zeros((d, q, q))
+        rest[:, np.arange(q), np.arange(q)] = left[:, :q] - left[:, :q].mean(axis=1, keepdims=True)
+        rest[:, i, j] = rest[:, j, i] = left[:, q:] / np.sqrt(2)
+        # rest = sum_a (r_a / r) (e_a f^T + f e_a^T) less the multiples of the identity
+        products = slopes @ slopes.T
+        normal = 2 * (np.trace(products) * np.eye(q) + products) - 4 * products / q
+        across = np.linalg.solve(normal, 2 * np.einsum("dab,bd->a", rest, slopes))
+        turned = (mixed[at] - across[:, None] * radius * jet.tangents[at]) @ off
+        direction = (-np.sin(jet.angles[at]), np.cos(jet.angles[at]))
+        own = (seen.T @ v.T) * parallel * np.outer(weights[at], weights[at])
+        by_turned, by_slopes = (weights[at] * np.sum((x @ y) * seen.T, axis=1) for y in (turned, slopes))
+        border = np.concatenate([direction[0] * by_slopes, direction[1] * by_slopes])
+        gram[: 2 * h, : 2 * h] += np.kron(np.outer(direction, direction), own)
+        gram[: 2 * h, 2 * h + at] = gram[2 * h + at, : 2 * h] = border
+        gram[2 * h + at, 2 * h + at] = np.sum(slopes**2)
+        right[: 2 * h] += np.concatenate([direction[0] * by_turned, direction[1] * by_turned])
+        right[2 * h + at] = np.sum(slopes * turned)
+    size = np.sqrt(np.diag(gram))
+    solved = np.linalg.lstsq(gram / np.outer(size, size), right / size, rcond=1e-13)[0] / size
+    return solved[2 * h :], solved[: 2 * h].reshape(2, h).T
+
+
+def _mixed(sphere: Directions, jet: CircleJet, q: int) -> Float[np.ndarray, "p q d"]:
+    """Second derivatives in the angle and along the frame."""
+    step, radius = _READING.step, np.sqrt(sphere.norm.dim)
+    cosine, sine = np.cos(jet.angles)[:, None], np.sin(jet.angles)[:, None]
+    centres = cosine * jet.basis[0] + sine * jet.basis[1]
+    along = (cosine * jet.basis[1] - sine * jet.basis[0])[:, None]
+    directions = np.concatenate([along, (along + jet.basis[2 : 2 + q]) / np.sqrt(2)], axis=1)
+    near = np.cos(step) * centres[:, None]
+    ahead, behind = sphere(radius * (near + np.sin(step) * np.stack([directions, -directions])))
+    second = (ahead + behind - 2 * jet.values[:, None]) / step**2
+    pure = np.moveaxis(np.diagonal(jet.curvatures, axis1=2, axis2=3), 2, 1)
+    return second[:, 1:] - (second[:, :1] + pure) / 2
+
+
+def _integral(rate: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+    """The integral, with mean 0, of a function on a circle from its values at p points, p even."""
+    p = len(rate)
+    frequency = np.fft.fftfreq(p, 1 / p)
+    inverse = np.zeros(p)
+    kept = np.abs(frequency) < p // 2
+    kept[0] = False
+    inverse[kept] = 1 / frequency[kept]
+    return np.imag(np.fft.ifft(np.fft.fft(rate) * inverse))
+
+
+def _profiles(
+    kind: Activation, weights: np.ndarray, waves: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes, offsets, lengths r and misfits: profiles give r again, as all neurons share it."""
+    for _ in range(_READING.rounds):
+        profiles = (weights / lengths[:, None]).T
+        sizes, a, misfit = fit_waves(kind, profiles, waves)
+        right = misfit <= 2 * np.median(misfit)
+        bend = curvature(kind, sizes[:, None] * waves + a[:, None])[right]
+        for _ in range(_READING.rounds):
+            profiles = (weights[:, right] / lengths[:, None]).T
+            expected = bend * (np.sum(profiles * bend, axis=1) / np.sum(bend**2, axis=1))[:, None]
+            lengths = lengths * np.sum(profiles * expected, axis=0) / np.sum(expected**2, axis=0)
+    return sizes, a, lengths, misfit
+
+
+def _assembled(
+    kind: Activation,
+    jet: CircleJet,
+    v: np.ndarray,
+    profiles: Float[np.ndarray, "p h"],
+    lengths: Float[np.ndarray, " p"],
+    in_plane: Float[np.ndarray, "h 2"],
+    a: Float[np.ndarray, " h"],
+) -> TokenMap:
+    """The neurons; first derivatives off f are linear in u_j |v_j| and the linear part."""
+    (p, d, q, _), h = jet.curvatures.shape, len(v)
+    t = in_plane @ np.array([np.cos(jet.angles), np.sin(jet.angles)]) + a[:, None]
+    slope, bend = activation(kind, t, derivative=True), curvature(kind, t)
+    f = jet.values / np.linalg.norm(jet.values, axis=1, keepdims=True)
+    off = np.eye(d) - f[:, :, None] * f[:, None]
+    design = np.concatenate([(off @ v.T) * slope.T[:, None], off], axis=2) * lengths[:, None, None]
+    slopes = off @ np.swapaxes(jet.slopes, 1, 2)
+    across = np.linalg.lstsq(design.reshape(p * d, -1), slopes.reshape(p * d, -1), rcond=None)[0][:h]
+    factor = np.sum(profiles.T * bend, axis=1) / np.sum(bend**2, axis=1) / d  # |v_j| |E u_j|^2
+    sizes = np.sum(across[:, :q] ** 2, axis=1) / factor  # |v_j|
+    u = np.column_stack([in_plane / np.sqrt(d), across / sizes[:, None]]) @ jet.basis
+    return TokenMap(kind, u, a, sizes[:, None] * v, np.zeros((d, d)), np.zeros(d))

@@ -1,0 +1,174 @@
+"""Post-norm blocks, n2(Z + N(Z)) with Z = n1(X + F(X)): the norms, the network between them, and the attention."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import Block, FeedForward, Norm, Recorder, ValueOracle
+from attention.evaluation import Verdict
+from attention.outcome import Outcome
+from upper.blocks.direction_network import Directions, read_directions
+from upper.blocks.ellipsoid import Ellipsoid
+from upper.blocks.kinks import Ask
+from upper.blocks.mirrored import Mirrored
+from upper.blocks.network import judge_block
+from upper.blocks.one_token import NoNetwork, one_token
+from upper.blocks.own_and_other import attended
+from upper.blocks.peel import read_attention
+from upper.blocks.projective_fit import fit_directions
+from upper.blocks.summed_map import SummedMap, fit_short
+from upper.blocks.token_map import TokenMap
+
+
+@dataclass(frozen=True)
+class PostNormPart:
+    """What is found of a post-norm block that is not read whole."""
+
+    last: Norm
+    first: Norm | None = None
+    network: FeedForward | None = None
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What counts in the steps; all were measured on nice blocks."""
+
+    length: float = 1e7  #: of tokens on the sphere: eps counts nothing there, nor does an error of b of 1e-5
+    queries: float = 1.5  #: of points of the sphere, for every unknown over d
+    more: int = 20
+    #: shares of the outputs that the frame of a great circle takes off, until the fit is right: the last has room for
+    #: 4 d neurons from d = 24 on
+    frames: tuple[float, ...] = (0.62, 0.62, 0.87)
+    turns: int = 4  #: of a fit of the network and one of gain, offset and eps: two are enough
+    enough: float = 0.5  #: a turn that leaves more than this share of the error is the last
+    exact: float = 1e-11
+    wrong: float = 1e-6  #: the error of a fit that has a wrong neuron
+    signs: float = 0.1  #: how near signs are to zeros and ones
+    #: sums y are right to so many times the error of short tokens, which was up to 10, and no better than the other
+    amplified: tuple[float, ...] = (30.0, 1e3)
+    least: float = 1e-11
+    checks: int = 16
+    tokens: int = 4
+
+
+_RULES = _Rules()
+
+
+def between_norms(
+    oracle: ValueOracle, last: Ellipsoid, rng: np.random.Generator, recorder: Recorder
+) -> tuple[Block | NoNetwork, Verdict, PostNormPart]:
+    """The block before a norm, or why there is none; the verdict by fresh queries; and what is found in any case."""
+    ended = Verdict(Outcome.NO_BLOCK)
+    linear, bias = attended(oracle, last.basis, rng)
+    back = np.linalg.pinv(linear)
+    ask = one_token(oracle)
+
+    def far(n: np.ndarray) -> np.ndarray:
+        return ask((_RULES.length * n - bias) @ back)
+
+    d = oracle.dim
+    sphere = Directions(lambda n: last.plain(far(n)), Norm.plain(d - 1, 0.0, centred=False))
+    for share in _RULES.frames:
+        start = read_directions(sphere, share, rng, recorder)
+        if start is None:
+            continue
+        network, fitted, eps, error = _fitted(start, last, far, rng, recorder)
+        if error < _RULES.wrong:
+            last = fitted
+            break
+    else:
+        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, 0.0))
+    unit = np.sqrt((d - 1) / d)  # n has the length sqrt(d)
+    network, gain, off = _signs(
+        replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
+    )
+    recorder.step("Signs and first gain", off=off)
+    if off > _RULES.signs:
+        return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, eps))
+    g, bias, error = fit_short(SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng)
+    recorder.step("First eps", eps=g.eps, error=error)
+    parts = FeedForward(
+        (network.u @ last.basis).T / gain[:, None],
+        network.a,
+        network.v @ last.basis,
+        network.constant @ last.basis,
+        activation=network.activation,
+    )
+    norms = Norm(gain, np.zeros(d), g.eps), _norm(last, eps)
+    accuracies = [max(_RULES.least, factor * error) for factor in _RULES.amplified]
+    peeled = Mirrored(oracle, last, g, linear, bias)
+    return *_attention(oracle, peeled, accuracies, parts, norms, rng, recorder), PostNormPart(
+        norms[1], norms[0], parts
+    )
+
+
+def _fitted(
+    network: TokenMap, last: Ellipsoid, far: Ask, rng: np.random.Generator, recorder: Recorder
+) -> tuple[TokenMap, Ellipsoid, float, float]:
+    """The network and the last norm by turns, as each is right up to the other's error times eps; and the error."""
+    h, d = network.u.shape
+    n = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
+    n *= np.sqrt(d) / np.linalg.norm(n, axis=1, keepdims=True)
+    answers = far(n)
+    error = np.inf
+    for _ in range(_RULES.turns):
+        network, lengths, new = fit_directions(network, n, last.plain(answers))
+        last, eps = last.refitted(answers, lengths)
+        recorder.step("All parameters between the norms", error=new)
+        better, error = new < _RULES.enough * error, new
+        if error < _RULES.exact or not better:
+            break
+    return network, last, eps, error
+
+
+def _norm(last: Ellipsoid, eps: float) -> Norm:
+    return Norm(last.gain, last.offset, eps)
+
+
+def _signs(g: TokenMap, basis: Float[np.ndarray, "D d"]) -> tuple[TokenMap, Float[np.ndarray, " d"], float]:
+    """The neurons turned so that the linear part is a diagonal matrix, the first gain, on vectors of mean 0."""
+    free = len(g.u) if g.activation != "tanh" else 0
+    u, v = g.u[:free], g.v[:free]
+    # sum_j s_j u_j^T v_j - E diag(gain) E^T = -A
+    beside = -(u @ basis) * (v @ basis)
+    normal = np.block([[(u @ u.T) * (v @ v.T), beside], [beside.T, (basis.T @ basis) ** 2]])
+    right = np.concatenate([-np.sum((u @ g.linear) * v, axis=1), np.sum(basis * (g.linear @ basis), axis=0)])
+    size = np.sqrt(np.diag(normal))
+    solved = np.linalg.solve(normal / np.outer(size, size), right / size) / size
+    turned = np.zeros(len(g.u), dtype=bool)
+    turned[:free] = solved[:free] > 0.5
+    off = float(np.max(np.abs(solved[:free] - turned[:free]), initial=0.0))
+    g = g.flipped(turned)
+    gain = np.linalg.solve((basis.T @ basis) ** 2, np.sum(basis * (g.linear @ basis), axis=0))
+    whole = (basis * gain) @ basis.T
+    return (
+        replace(g, linear=whole),
+        gain,
+        max(off, float(np.linalg.norm(g.linear - whole) / np.linalg.norm(whole))),
+    )
+
+
+def _attention(
+    oracle: ValueOracle,
+    peeled: Mirrored,
+    accuracies: list[float],
+    network: FeedForward,
+    norms: tuple[Norm, Norm],
+    rng: np.random.Generator,
+    recorder: Recorder,
+) -> tuple[Block | NoNetwork, Verdict]:
+    block: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
+    if (oracle.tokens or 2) % 2:
+        return NoNetwork.ODD_TOKENS, ended
+    for accuracy in accuracies:
+        layer = read_attention(peeled, accuracy, rng, recorder)
+        if layer is None:
+            continue
+        block = Block(layer, network, norms=norms, norm_first=False).centred()
+        fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, oracle.dim))
+        ended = judge_block(block(fresh), oracle.ask(fresh))
+        if ended.outcome.succeeded:
+            break
+    return block, ended
