@@ -6,7 +6,7 @@ import pytest
 from attention import ValueOracle, make_nice_block, make_nice_network
 from upper.blocks.far_field import TUBE, directions, tube_scales
 from upper.blocks.kinks import count_kinks, find_regions, half_circle
-from upper.blocks.peel import Peeled, pairs
+from upper.blocks.peel import Behind, Peeled, pairs
 from upper.blocks.row_newton import newton_rows
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.steps import read_steps
@@ -139,7 +139,7 @@ def test_a_preimage_is_mapped_to_its_image(length):
     block = make_nice_block(heads=2, dim=DIM, width=WIDTH, rng=0)
     g = token_map(block)
     x = length * np.random.default_rng(2).standard_normal((50, DIM))
-    found = g.inverse(g(x), np.zeros_like(x))
+    found = g.inverse(g(x), np.zeros_like(x), np.zeros_like(x))
     assert np.allclose(found, x, atol=1e-9 * length + 1e-9)
     alone, off = newton_rows(g, g.jacobian, g(x), np.zeros_like(x), np.full(50, 1e-13 * length))
     assert np.allclose(alone, x, atol=1e-9 * length + 1e-9)
@@ -150,5 +150,5 @@ def test_the_peeled_oracle_is_the_layer_without_its_bias():
     block = make_nice_block(heads=2, dim=DIM, width=WIDTH, rng=0)
     g = token_map(block)
     x = np.random.default_rng(2).standard_normal((5, 3, DIM))
-    peeled = Peeled(ValueOracle(block), g, g.linear, residual=True)
+    peeled = Peeled(Behind(ValueOracle(block), g, g.linear, residual=True))
     assert np.allclose(peeled.ask(x), block.layer(x) - block.layer.bias, atol=1e-10)
