@@ -8,11 +8,10 @@ from jaxtyping import Float
 
 from attention import Recorder
 from attention.feed_forward import Activation, activation
-from upper.blocks.profiles import curvature
+from upper.blocks.profiles import curvature, fit_waves
 from upper.blocks.rank_ones import rank_ones, squares, vectors_of
 from upper.blocks.sphere import CircleJet, Sphere, read_circle
 from upper.blocks.token_map import TokenMap
-from upper.blocks.waves import fit_waves
 
 
 class Directions(Sphere):

@@ -10,9 +10,6 @@ from upper.blocks.kinks import Ask
 from upper.blocks.row_newton import newton_rows
 from upper.blocks.token_map import TokenMap
 
-# The error at which a row is done, and that of one that is found, relative to its answer.
-_SOLVED, _FOUND = 1e-14, 1e-9
-
 
 @dataclass(frozen=True)
 class NormedMap:
@@ -53,10 +50,7 @@ class NormedMap:
         self, y: Float[np.ndarray, "n d"], start: Float[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n d"]:
         """The z with z + N(n(z)) = y near `start`, by Newton's method; NaN where none is found."""
-        scale = 1 + np.linalg.norm(y, axis=1)
-        z, off = newton_rows(self.behind, self._slopes, y, start, _SOLVED * scale)
-        z[off > _FOUND * scale] = np.nan
-        return z
+        return newton_rows(self.behind, self._slopes, y, start, 1 + np.linalg.norm(y, axis=1))
 
 
 def find_eps(g: NormedMap, ask: Ask, rng: np.random.Generator) -> float:

@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 # Steps, halvings of one, and numbers of the derivatives that are formed at once.
 _STEPS, _HALVINGS, _AT_ONCE = 60, 30, 2**22
+# The error at which a row is done, and that of one that is found, relative to its scale.
+_SOLVED, _FOUND = 1e-14, 1e-9
 
 
 def newton_rows(
@@ -14,9 +16,9 @@ def newton_rows(
     slopes: Callable[[np.ndarray], np.ndarray],
     y: Float[np.ndarray, "n d"],
     start: Float[np.ndarray, "n d"],
-    enough: Float[np.ndarray, " n"],
-) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
-    """Solve f(x) = y row by row from `start`, until a row's error is `enough` or no step helps; x and the errors.
+    scale: Float[np.ndarray, " n"],
+) -> Float[np.ndarray, "n d"]:
+    """Solve f(x) = y row by row from `start`, to rounding of a row's `scale`; NaN where no solution is found.
 
     `slopes` gives df_b/dx_a at [., a, b]. O(d^3) a row and step, and the derivatives.
     """
@@ -26,7 +28,7 @@ def newton_rows(
     moving = np.arange(len(y))
     at_once = max(1, _AT_ONCE // y.shape[1] ** 2)
     for _ in range(_STEPS):
-        moving = moving[size[moving] > enough[moving]]
+        moving = moving[size[moving] > _SOLVED * scale[moving]]
         if not len(moving):
             break
         steps = np.concatenate(
@@ -48,7 +50,8 @@ def newton_rows(
             if not len(left):
                 break
         moving = np.delete(moving, left)  # a step that no longer helps ends a row, at rounding or stuck
-    return x, size
+    x[~(size <= _FOUND * scale)] = np.nan
+    return x
 
 
 def _solved(slopes: Float[np.ndarray, "n d d"], off: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

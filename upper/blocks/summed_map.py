@@ -11,8 +11,6 @@ from upper.blocks.kinks import Ask
 from upper.blocks.row_newton import newton_rows
 from upper.blocks.token_map import TokenMap
 
-# The error at which a row is done, and that of one that is found, relative to the length.
-_SOLVED, _FOUND = 1e-14, 1e-9
 # eps lies among these powers of 10; a few directions and lengths tell which, and more show b beside it.
 _POWERS = np.arange(-17.0, 1.0, 0.25)
 _DIRECTIONS, _MORE, _STEPS = 4, 24, 12
@@ -62,9 +60,7 @@ class SummedMap:
     ) -> Float[np.ndarray, "n D"]:
         """The y of these lengths whose w(n(y)) have these directions, near `start`; NaN where none is found."""
         target = directions * (lengths / np.linalg.norm(directions, axis=1))[:, None]
-        y, off = newton_rows(self, self.slopes, target, start, _SOLVED * lengths)
-        y[off > _FOUND * lengths] = np.nan
-        return y
+        return newton_rows(self, self.slopes, target, start, lengths)
 
 
 def fit_short(

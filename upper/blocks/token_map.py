@@ -11,8 +11,8 @@ from upper.blocks.row_newton import newton_rows
 
 # Steps of Broyden's method.
 _BROYDEN = 40
-# Relative residuals: of a row that is as good as rounding allows, of one that is done, and of a preimage that counts.
-_EXACT, _SOLVED, _FOUND = 2e-16, 1e-11, 1e-9
+# The relative residual of a row that Broyden's method leaves to no other.
+_SOLVED = 1e-11
 # Errors are relative to a row's difference from g(base) and so much of its length.
 _ROUNDED = 0.01
 # Rows that Broyden's method takes together: their terms stay in the processor's cache.
@@ -94,8 +94,7 @@ class TokenMap:
                 x[part] = self._by_broyden(y[part], x[part], inverse, _SOLVED * size[part])
         off = np.linalg.norm(y - self(x), axis=1)
         left = np.flatnonzero(~(off <= _SOLVED * size))
-        x[left], off[left] = newton_rows(self, self.jacobian, y[left], start[left], _SOLVED * size[left])
-        x[~(off <= _FOUND * size)] = np.nan
+        x[left] = newton_rows(self, self.jacobian, y[left], start[left], size[left])
         return x
 
     def _by_broyden(
@@ -120,7 +119,7 @@ class TokenMap:
             return out
 
         best, least = x.copy(), np.linalg.norm(off, axis=1)
-        exact = _EXACT * np.linalg.norm(y, axis=1)
+        exact = np.finfo(float).eps * np.linalg.norm(y, axis=1)
         step = applied(off)
         with np.errstate(all="ignore"):  # a row that diverges is left to Newton's method
             for _ in range(_BROYDEN):

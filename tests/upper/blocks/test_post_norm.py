@@ -11,11 +11,10 @@ from upper.blocks.ellipsoid import Ellipsoid, find_ellipsoid, mean_zero
 from upper.blocks.mirrored import Mirrored
 from upper.blocks.one_token import one_token
 from upper.blocks.own_and_other import attended
-from upper.blocks.profiles import curvature
+from upper.blocks.profiles import curvature, fit_waves
 from upper.blocks.projective_fit import fit_directions
 from upper.blocks.summed_map import SummedMap, fit_short
 from upper.blocks.token_map import TokenMap
-from upper.blocks.waves import fit_waves
 
 
 def post_norm(seed, *, dim=16, width=20, heads=2, kind="gelu", eps=1e-5, causal=False):
