@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import cho_factor, cho_solve
 
 from attention.feed_forward import activation
 from upper.blocks.kinks import Ask
 from upper.blocks.normed_map import NormedMap, find_eps
+from upper.blocks.scaled_cholesky import ScaledCholesky, kaufman, neuron_derivative
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class _Rules:
     slow: float = 0.5
     settled: float = 1e-9
     exact: float = 1e-15  #: the error at which the fit ends
-    ridge: float = 1e-13  #: of the scaled normal matrix: the scale of ReLU is not determined
 
 
 _RULES = _Rules()
@@ -43,16 +42,14 @@ class _Derivative:
     neurons: Float[np.ndarray, "n h c"]
     outputs: Float[np.ndarray, "h d"]  #: v
     bias: Float[np.ndarray, "n d d"]
-    factor: tuple[np.ndarray, bool]
-    size: Float[np.ndarray, " p"]
+    factor: ScaledCholesky
 
     def step(self, rest: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray]:
         """The changes of neurons, (h, c), and of b."""
         rest = rest - self.basis @ (self.basis.T @ rest)
         by_neurons = np.einsum("nhc,nh->hc", self.neurons, rest @ self.outputs.T)
         by_bias = np.tensordot(self.bias, rest, axes=([0, 2], [0, 1]))
-        right = np.concatenate([by_neurons.ravel(), by_bias]) / self.size
-        step = cho_solve(self.factor, right) / self.size
+        step = self.factor.step(np.concatenate([by_neurons.ravel(), by_bias]))
         return step[: by_neurons.size].reshape(by_neurons.shape), step[by_neurons.size :]
 
 
@@ -139,21 +136,12 @@ def _derivative(g: NormedMap, x: np.ndarray, nx: np.ndarray, space: np.ndarray) 
     slope = activation(g.network.activation, t, derivative=True)
     ones = np.ones((n, 1))
     basis = np.linalg.qr(np.concatenate([activation(g.network.activation, t), nx, ones], axis=1))[0]
-    neurons = (slope[:, :, None] * np.concatenate([nz @ space.T, ones], axis=1)[:, None]).reshape(n, -1)
-    neurons -= basis @ (basis.T @ neurons)
-    columns = neurons.shape[1] // h
-    normal = (neurons.T @ neurons).reshape(h, columns, h, columns)
-    normal *= (v @ v.T)[:, None, :, None]
+    neurons = neuron_derivative(slope, np.concatenate([nz @ space.T, ones], axis=1), basis)
     # dz/db is the identity, which the constant takes; what is left goes through the norm
     identity = np.broadcast_to(np.eye(d), (n, d, d))
     bias = ((g.norm.derivative(z, identity) @ u.T) * slope[:, None]) @ v
     bias = bias - (basis @ (basis.T @ bias.reshape(n, -1))).reshape(bias.shape)
-    neurons = neurons.reshape(n, h, columns)
     beside = np.stack([neurons[:, j].T @ (bias @ v[j]) for j in range(h)]).reshape(-1, d)
     corner = np.tensordot(bias, bias, axes=([0, 2], [0, 2]))
-    whole = np.block([[normal.reshape(h * columns, -1), beside], [beside.T, corner]])
-    size = np.sqrt(np.maximum(np.diag(whole), np.finfo(float).tiny))
-    whole /= size
-    whole /= size[:, None]
-    whole[np.diag_indices_from(whole)] += _RULES.ridge
-    return _Derivative(basis, neurons, v, bias, cho_factor(whole, lower=True, overwrite_a=True), size)
+    whole = np.block([[kaufman(neurons, v), beside], [beside.T, corner]])
+    return _Derivative(basis, neurons, v, bias, ScaledCholesky.of(whole))

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
 from attention.feed_forward import activation
+from upper.blocks.scaled_cholesky import ScaledCholesky, kaufman, neuron_derivative
 from upper.blocks.token_map import TokenMap
 
 
@@ -20,7 +21,6 @@ class _Rules:
     enough: tuple[float, float] = (0.5, 0.95)
     small: float = 1e-5
     slow: float = 0.2  #: one that leaves more than this asks for a new factorisation
-    ridge: float = 1e-12  #: of the scaled normal matrix
 
 
 _RULES = _Rules()
@@ -31,23 +31,20 @@ class _Eliminated:
     """The best lengths and linear parameters for given neurons."""
 
     lengths: Float[np.ndarray, " n"]
-    design: Float[np.ndarray, "n l"]
-    basis: Float[np.ndarray, "n l"]  #: orthonormal, of the design
+    basis: Float[np.ndarray, "n l"]  #: orthonormal, of what linear parameters multiply
     rest: Float[np.ndarray, "n d"]  #: what the linear parameters do not explain of lengths times directions
     error: float
 
     @classmethod
     def of(cls, g: TokenMap, n: np.ndarray, directions: np.ndarray) -> "_Eliminated":
         """The lengths r with diag(r) F in the span of the design: the least eigenvector of (1 - P) o (F F^T)."""
-        hidden = activation(g.activation, n @ g.u.T + g.a)
-        design = np.concatenate([hidden, n, np.ones((len(n), 1))], axis=1)
-        basis = np.linalg.qr(design)[0]
+        basis = np.linalg.qr(g.design(n))[0]
         off = np.eye(len(n)) - basis @ basis.T
         lengths = eigh(off * (directions @ directions.T), subset_by_index=[0, 0])[1][:, 0]
         lengths = lengths / lengths.mean()
         scaled = lengths[:, None] * directions
         rest = scaled - basis @ (basis.T @ scaled)
-        return cls(lengths, design, basis, rest, float(np.linalg.norm(rest) / np.linalg.norm(scaled)))
+        return cls(lengths, basis, rest, float(np.linalg.norm(rest) / np.linalg.norm(scaled)))
 
 
 def fit_directions(
@@ -66,9 +63,9 @@ def fit_directions(
             break
         if factor is None:
             factor = _factorised(g, n, directions, state)
-        cholesky, size, derivative, v = factor
+        cholesky, derivative, v = factor
         right = np.einsum("nhc,nh->hc", derivative, state.rest @ v.T).ravel()
-        step = (cho_solve(cholesky, right / size) / size).reshape(h, d + 1)
+        step = cholesky.step(right).reshape(h, d + 1)
         moved = replace(g, u=g.u + step[:, :-1], a=g.a + step[:, -1])
         new = _Eliminated.of(moved, n, directions)
         share = new.error / state.error
@@ -78,31 +75,18 @@ def fit_directions(
             break
         if share > _RULES.slow:
             factor = None
-    solved = np.linalg.lstsq(state.design, state.lengths[:, None] * directions, rcond=None)[0]
-    fitted = replace(g, v=solved[:h], linear=solved[h:-1], constant=solved[-1])
-    return fitted, state.lengths, state.error
+    return g.with_outputs(n, state.lengths[:, None] * directions), state.lengths, state.error
 
 
 def _factorised(
     g: TokenMap, n: np.ndarray, directions: np.ndarray, state: _Eliminated
-) -> tuple[tuple[np.ndarray, bool], np.ndarray, np.ndarray, np.ndarray]:
-    h = len(g.u)
-    v = np.linalg.lstsq(state.design, state.lengths[:, None] * directions, rcond=None)[0][:h]
+) -> tuple[ScaledCholesky, Float[np.ndarray, "n h c"], Float[np.ndarray, "h d"]]:
+    """The factor, the derivative by the neurons, and v."""
+    v = g.with_outputs(n, state.lengths[:, None] * directions).v
     slope = activation(g.activation, n @ g.u.T + g.a, derivative=True)
-    derivative = (slope[:, :, None] * np.column_stack([n, np.ones(len(n))])[:, None]).reshape(len(n), -1)
-    derivative -= state.basis @ (state.basis.T @ derivative)
-    columns = derivative.shape[1] // h
-    normal = (derivative.T @ derivative).reshape(h, columns, h, columns)
-    normal *= (v @ v.T)[:, None, :, None]
-    normal = normal.reshape(h * columns, -1)
-    derivative = derivative.reshape(len(n), h, columns)
+    derivative = neuron_derivative(slope, np.column_stack([n, np.ones(len(n))]), state.basis)
     by_lengths = (derivative * (directions @ v.T)[:, :, None]).reshape(len(n), -1)
     off = (np.eye(len(n)) - state.basis @ state.basis.T) * (directions @ directions.T)
     off += np.outer(state.lengths, state.lengths) * (np.trace(off) / len(n) ** 2)  # one factor is free
     by_lengths = solve_triangular(np.linalg.cholesky(off), by_lengths, lower=True)
-    normal -= by_lengths.T @ by_lengths
-    size = np.sqrt(np.maximum(np.diag(normal), np.finfo(float).tiny))
-    normal /= size
-    normal /= size[:, None]
-    normal[np.diag_indices_from(normal)] += _RULES.ridge
-    return cho_factor(normal, lower=True, overwrite_a=True), size, derivative, v
+    return ScaledCholesky.of(kaufman(derivative, v) - by_lengths.T @ by_lengths), derivative, v

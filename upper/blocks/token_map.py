@@ -39,6 +39,20 @@ class TokenMap:
         hidden = activation(self.activation, x @ self.u.T + self.a)
         return x @ self.linear + self.constant + hidden @ self.v
 
+    def design(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n l"]:
+        """What v, A and c multiply: the hidden units, x and 1."""
+        hidden = activation(self.activation, x @ self.u.T + self.a)
+        return np.concatenate([hidden, x, np.ones((len(x), 1))], axis=1)
+
+    def with_outputs(self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n e"]) -> "TokenMap":
+        """The map with the v, A and c that fit y best; a neuron that no x meets has none."""
+        design = self.design(x)
+        size = np.linalg.norm(design, axis=0)
+        size[size == 0] = 1.0
+        solved = np.linalg.lstsq(design / size, y, rcond=1e-13)[0] / size[:, None]
+        h = len(self.u)
+        return replace(self, v=solved[:h], linear=solved[h:-1], constant=solved[-1])
+
     def flipped(self, signs: Bool[np.ndarray, " h"]) -> "TokenMap":
         """The same function with these neurons turned round."""
         turned = np.where(signs, -1.0, 1.0)
