@@ -220,4 +220,4 @@ def _assembled(
     factor = np.sum(profiles.T * bend, axis=1) / np.sum(bend**2, axis=1) / d  # |v_j| |E u_j|^2
     sizes = np.sum(across[:, :q] ** 2, axis=1) / factor  # |v_j|
     u = np.column_stack([in_plane / np.sqrt(d), across / sizes[:, None]]) @ jet.basis
-    return TokenMap(kind, u, a, sizes[:, None] * v, np.zeros((d, d)), np.zeros(d))
+    return TokenMap.of_neurons(kind, u, a)

@@ -24,17 +24,15 @@ from upper.blocks.post_norm import between_norms
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.short_differences import read_near
 from upper.blocks.sphere import find_sphere
-from upper.blocks.token_map import TokenMap, signs_for, signs_from
+from upper.blocks.token_map import SIGNS, TokenMap, signs_for, signs_from
 from upper.value_queries import ByQueries
 
 # Pairs of tokens for every h / d unknown signs, and a few more.
 _PAIRS, _MORE = 1.5, 8
-_SIGNS = 0.1
 # Without a residual of the attention, pairs move by rounding alone.
 _MOVED = 1e-5
 # Peeled answers are right to so many times the error of g on fresh tokens, and no better than the other.
 _AMPLIFIED, _LEAST = 10.0, 1e-12
-_CHECKS, _TOKENS = 16, 4
 # Rounds of a robust fit.
 _REWEIGHTED = 20
 
@@ -132,13 +130,13 @@ def _behind(
     ended = Verdict(Outcome.NOT_SEPARATED)
     size = np.linalg.norm(g.u, axis=1)
     length = float(np.median(np.abs(g.a) / size) + 1 / np.median(size))  # of tokens at which neurons bend
-    x = length * rng.standard_normal((_CHECKS, d))
+    x = length * rng.standard_normal((16, d))
     answers = one_token(oracle)(x)
     off = float(np.linalg.norm(g(x) - answers) / np.linalg.norm(answers))
     accuracy = max(_LEAST, _AMPLIFIED * off)
     recorder.step("Fresh tokens", error=off)
     bare, off = signs_for(g, np.zeros((d, d)))
-    network_residual = off > _SIGNS
+    network_residual = off > SIGNS
     if not network_residual:
         g = g.flipped(bare)
     number = (int(np.ceil(_PAIRS * h / d)) if network_residual else 2 * d) + _MORE
@@ -151,7 +149,7 @@ def _behind(
     if residual and network_residual:
         signs, off = signs_from(g, delta, moved)
         recorder.step("Signs", off=off, pairs=len(delta))
-        if off > _SIGNS:
+        if off > SIGNS:
             return NoNetwork.NO_PAIRS, ended
         g = g.flipped(signs)
     linear = g.linear
@@ -159,8 +157,6 @@ def _behind(
         linear = _robust(moved, delta) if residual else np.eye(d)
         recorder.step("Linear part", pairs=len(delta))
     network = g.network(linear=linear, residual=network_residual)
-    fresh = rng.standard_normal((_CHECKS, oracle.tokens or _TOKENS, d))
-    answers = oracle.ask(fresh)
     behind, reached = Behind(oracle, g, linear, residual), 0.0
     layer = read_attention(Peeled(behind), accuracy, rng, recorder)
     for again in (False, True):
@@ -169,7 +165,7 @@ def _behind(
             reached = accuracy * float(g.amplification(x, linear).max())
         if layer is not None:
             block = Block(layer, network, residual)
-            ended = judge_block(block(fresh), answers, reached)
+            ended = judge_block(oracle, block, rng, reached)
             if ended.outcome.succeeded:
                 break
     return block, ended

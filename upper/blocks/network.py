@@ -10,13 +10,11 @@ from attention.evaluation import Verdict, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
-from upper.blocks.token_map import TokenMap, signs_for
+from upper.blocks.token_map import SIGNS, TokenMap, signs_for
 
-# The solved signs are this near to zeros and ones, or the linear part is another.
-_SIGNS = 0.1
-# Fresh queries of a verdict, and the relative error below which it is one of rounding: far from the origin, answers in
-# float64 have lost up to nine digits.
-_CHECKS, _ROUNDING = 16, 1e-7
+# The relative error below which a verdict is one of rounding: far from the origin, answers in float64 have lost up to
+# nine digits.
+_ROUNDING = 1e-7
 
 
 @dataclass(frozen=True)
@@ -75,15 +73,14 @@ class FeedForwardByQueries(LearnerBase):
         self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
         random = apart(rng)
-        ask = one_token(oracle if budget is None else oracle.limited(budget))
+        within = oracle if budget is None else oracle.limited(budget)
         network: FeedForward | NoNetwork | None = None
         ended = Verdict(Outcome.NO_BLOCK)
         try:
-            g = read_token_map(ask, oracle.dim, random, recorder)
+            g = read_token_map(one_token(within), oracle.dim, random, recorder)
             network = g if isinstance(g, NoNetwork) else _with_signs(g, recorder)
             if isinstance(network, FeedForward):
-                x = random.standard_normal((_CHECKS, oracle.dim))
-                ended = judge_block(network(x), ask(x))
+                ended = judge_block(within, network, random)
         except QueriesExhaustedError:
             ended = Verdict(Outcome.EXAMPLES_SPENT)
             network = network if isinstance(network, FeedForward) else NoNetwork.SPENT
@@ -95,7 +92,7 @@ def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | NoNetwork:
     identity = np.eye(len(g.linear))
     for residual, linear in ((True, identity), (False, 0 * identity)):
         signs, off = signs_for(g, linear)
-        if off < _SIGNS:
+        if off < SIGNS:
             recorder.step("Signs", off=off)
             return g.flipped(signs).network(linear=identity, residual=residual)
     wide = g.u.shape[0] > g.u.shape[1] ** 2
@@ -112,10 +109,14 @@ def block_fit(recorder: Recorder, fitted: Any, ended: Verdict, part: Any = None)
     return recorder.fit(ended, predict=fitted, layer=block, details=fitted)
 
 
-def judge_block(predicted: np.ndarray, answers: np.ndarray, accuracy: float = 0.0) -> Verdict:
-    """The verdict by fresh queries, of tokens of unit variance; an `accuracy` that is known to be worse is enough."""
+def judge_block(
+    oracle: ValueOracle, fitted: Block | FeedForward, rng: np.random.Generator, accuracy: float = 0.0
+) -> Verdict:
+    """The verdict by 16 fresh queries of unit variance; an `accuracy` that is known to be worse is enough."""
+    x = rng.standard_normal((16, oracle.tokens or 4, oracle.dim))
+    answers = oracle.ask(x)
     with np.errstate(invalid="ignore"):
-        error = float(np.linalg.norm(predicted - answers) / (np.linalg.norm(answers) or 1.0))
+        error = float(np.linalg.norm(fitted(x) - answers) / (np.linalg.norm(answers) or 1.0))
     return verdict(
         fitted=error,
         held_out=error,

@@ -165,9 +165,7 @@ def _far_away(
         steps = read_steps(ask, path, scale, rng)
         if steps is None:
             return None
-        u, a = steps
-        zero = np.zeros((u.shape[1], u.shape[1]))
-        return TokenMap(kind, u, a, np.zeros_like(u), zero, zero[0]), np.ones(len(u))
+        return TokenMap.of_neurons(kind, *steps), np.ones(len(steps[1]))
     smooth = kind == "gelu"
     regions = find_regions(
         ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])
@@ -187,7 +185,7 @@ def _far_away(
         sizes = 1 / np.linalg.norm(u, axis=1)
     u = u * sizes[:, None]
     a = -np.sum(u * path.at(regions.segment[regions.left], regions.kinks), axis=1)
-    return TokenMap(kind, u, a, np.zeros((h, d)), np.zeros((d, d)), np.zeros(d)), uncertain
+    return TokenMap.of_neurons(kind, u, a), uncertain
 
 
 def _near_the_origin(

@@ -18,7 +18,7 @@ from upper.blocks.own_and_other import attended
 from upper.blocks.peel import read_attention
 from upper.blocks.projective_fit import fit_directions
 from upper.blocks.summed_map import SummedMap, fit_short
-from upper.blocks.token_map import TokenMap
+from upper.blocks.token_map import SIGNS, TokenMap
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,9 @@ class _Rules:
     enough: float = 0.5  #: a turn that leaves more than this share of the error is the last
     exact: float = 1e-11
     wrong: float = 1e-6  #: the error of a fit that has a wrong neuron
-    signs: float = 0.1  #: how near signs are to zeros and ones
     #: sums y are right to so many times the error of short tokens, which was up to 10, and no better than the other
     amplified: tuple[float, ...] = (30.0, 1e3)
     least: float = 1e-11
-    checks: int = 16
-    tokens: int = 4
 
 
 _RULES = _Rules()
@@ -84,7 +81,7 @@ def between_norms(
         replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
     )
     recorder.step("Signs and first gain", off=off)
-    if off > _RULES.signs:
+    if off > SIGNS:
         return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, eps))
     g, bias, error = fit_short(SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng)
     recorder.step("First eps", eps=g.eps, error=error)
@@ -167,8 +164,7 @@ def _attention(
         if layer is None:
             continue
         block = Block(layer, network, norms=norms, norm_first=False).centred()
-        fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, oracle.dim))
-        ended = judge_block(block(fresh), oracle.ask(fresh))
+        ended = judge_block(oracle, block, rng)
         if ended.outcome.succeeded:
             break
     return block, ended

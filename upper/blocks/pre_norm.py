@@ -34,8 +34,6 @@ class _Rules:
     #: to the tokens of a query from their mean, where answers have several preimages: 8 missed 2 of 3,000, and 16 none
     steps: tuple[int, ...] = (16, 64, 256)
     enough: float = 5e-9  #: an error on fresh queries at which no other reach is tried
-    checks: int = 16  #: fresh queries of a verdict, and their tokens where the oracle leaves it open
-    tokens: int = 4
 
 
 _RULES = _Rules()
@@ -75,8 +73,7 @@ def _attention(
         if layer is None:
             continue
         block = Block(in_units_of_the_norm(layer), network, norms=(g.norm, g.norm))
-        fresh = rng.standard_normal((_RULES.checks, oracle.tokens or _RULES.tokens, g.norm.dim))
-        judged = judge_block(block(fresh), oracle.ask(fresh))
+        judged = judge_block(oracle, block, rng)
         recorder.step("Fresh queries of a layer", error=judged.held_out_error, reach=reach, steps=steps)
         if not judged.held_out_error >= ended.held_out_error:  # the first is NaN
             best, ended = block, judged

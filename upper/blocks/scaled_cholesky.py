@@ -6,13 +6,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
-# Added to the unit diagonal: the scale of ReLU, and of a direction beside a scale, are not determined.
-_RIDGE = 1e-13
-
 
 @dataclass(frozen=True)
 class ScaledCholesky:
-    """A factorised normal matrix, used for as many steps as it is good for."""
+    """A factorised normal matrix, used for as many steps as it is good for.
+
+    Its unit diagonal gets a few times the rounding of the matrix: the scale of ReLU, and of a direction beside a scale,
+    are not determined.
+    """
 
     size: Float[np.ndarray, " p"]  #: the roots of the diagonal
     factor: tuple[np.ndarray, bool]
@@ -23,7 +24,7 @@ class ScaledCholesky:
         size = np.sqrt(np.maximum(np.diag(normal), np.finfo(float).tiny))
         normal /= size
         normal /= size[:, None]
-        normal[np.diag_indices_from(normal)] += _RIDGE
+        normal[np.diag_indices_from(normal)] += 4 * len(size) * np.finfo(float).eps
         return cls(size, cho_factor(normal, lower=True, overwrite_a=True))
 
     def step(self, right: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:

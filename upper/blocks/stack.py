@@ -239,10 +239,4 @@ def _second_map(
     y: Float[np.ndarray, "n d"],
 ) -> TokenMap:
     """g2 with these planes, by least squares on answers."""
-    u, a, z = planes[:, :-1], planes[:, -1], first(x)
-    design = np.concatenate([np.maximum(z @ u.T + a, 0), z, np.ones((len(z), 1))], axis=1)
-    size = np.linalg.norm(design, axis=0)
-    size[size == 0] = 1.0
-    solved = np.linalg.lstsq(design / size, y, rcond=1e-13)[0] / size[:, None]
-    h, d = u.shape
-    return TokenMap("relu", u, a, solved[:h], solved[h : h + d], solved[-1])
+    return TokenMap.of_neurons("relu", planes[:, :-1], planes[:, -1]).with_outputs(first(x), y)

@@ -15,6 +15,9 @@ _BROYDEN = 40
 _SOLVED = 1e-11
 # Errors are relative to a row's difference from g(base) and so much of its length.
 _ROUNDED = 0.01
+SIGNS = 0.1
+"""Solved signs are this near to zeros and ones, or the equations are those of no network."""
+
 # Rows that Broyden's method takes together: their terms stay in the processor's cache.
 _TOGETHER = 128
 
@@ -33,6 +36,14 @@ class TokenMap:
     v: Float[np.ndarray, "h d"]
     linear: Float[np.ndarray, "d d"]  #: A
     constant: Float[np.ndarray, " d"]  #: c
+
+    @classmethod
+    def of_neurons(
+        cls, kind: Activation, u: Float[np.ndarray, "h d"], a: Float[np.ndarray, " h"]
+    ) -> "TokenMap":
+        """Neurons without outputs."""
+        zero = np.zeros((u.shape[1], u.shape[1]))
+        return cls(kind, u, a, np.zeros_like(u), zero, zero[0])
 
     def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """The outputs on tokens."""
