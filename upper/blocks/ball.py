@@ -12,8 +12,6 @@ from upper.blocks.peel import NoPreimage
 _UNIT = 0.1
 # No token is nearer to the sphere: the tokens of the block grow as 1 / sqrt(1 - share^2).
 _REACH = 0.98
-# Where no preimage is found, there are so many steps for each, so often.
-_QUARTER, _FINER = 4, 4
 # The answer to a token alone is known to this
 _ALONE = 1e-12
 
@@ -40,13 +38,12 @@ class Ball(DerivedOracle):
         if self._g.norm.centred:
             u = u - u.mean(axis=2, keepdims=True)
         attended = np.full_like(u, np.nan)  # Z - X
-        left, steps = np.arange(len(u)), self.each
-        for _ in range(_FINER):
-            attended[left] = self._followed(u[left], steps)
+        left = np.arange(len(u))
+        for finer in (1, 4, 16, 64):
+            attended[left] = self._followed(u[left], finer * self.each)
             left = left[~np.isfinite(attended[left]).all(axis=(1, 2))]
             if not len(left):
                 return attended
-            steps *= _QUARTER
         raise NoPreimage("An answer has no preimage near its token.")
 
     def _followed(self, u: Float[np.ndarray, "n k d"], steps: int) -> Float[np.ndarray, "n k d"]:

@@ -12,17 +12,15 @@ TUBE = 8.3
 """GELU is linear to 4e-16 where |t| is larger."""
 
 # A value in the tube tells the scale where the share Phi(-t) is between these; else one asks nearer or farther.
-_TELLING, _OFTEN = (0.005, 0.35), 16
+_TELLING = 0.005, 0.35
 # A share below this, or below the noise, tells only that the point is too far.
 _SEEN = 1e-9
 # Kinks whose tubes are looked at first.
 _NEAREST = 32
-# Bases are so far apart that at most half of d kinks lie between them, and at least three quarters of that.
-_FULL, _LEAST = 0.5, 0.75
-# Steps of differences, as a share of the region; a step that meets a kink is divided by four.
-_STEP, _SHORTER, _SHORTEST = 1 / 8, 4, 14
-# A row of differences agrees within so many times its error.
-_AGREES = 2.0
+# Steps of differences, as a share of the region.
+_STEP = 1 / 8
+# A distance or a step that does not do is made four times shorter or longer, so often.
+_OFTEN = 16
 
 
 def tubes_apart(ask: Ask, regions: Regions, scale: float) -> bool:
@@ -111,7 +109,7 @@ def directions(
     inverses = [np.linalg.pinv(jumps[group]) for group in groups]
     width = regions.place[:, 1] - regions.place[:, 0]
     unsure = regions.error * (1 / width[left] + 1 / width[left + 1])  # of each jump
-    for _ in range(_SHORTEST):
+    for _ in range(_OFTEN):
         base, row = np.nonzero(wrong)
         forward[base, row] = differences(base, row, 1.0)
         of_outer = np.isin(base, outer)
@@ -122,12 +120,12 @@ def directions(
             along = change @ inverse
             off = np.linalg.norm(change - along @ jumps[group], axis=1)
             allowed = regions.error * (1 / step[i] + 1 / step[i + 1]) + np.abs(along) @ unsure[group]
-            wrong[i : i + 2] |= off > _AGREES * allowed
+            wrong[i : i + 2] |= off > 2 * allowed
         off = np.linalg.norm(forward[outer] - backward[outer], axis=2)
-        wrong[outer] |= off > _AGREES * regions.error / step[outer]
+        wrong[outer] |= off > 2 * regions.error / step[outer]
         if not wrong.any():
             break
-        step[wrong] /= _SHORTER
+        step[wrong] /= 4
     else:
         return None
     u, uncertain = np.zeros((len(jumps), d)), np.zeros(len(jumps))
@@ -140,9 +138,9 @@ def directions(
 
 
 def _bases(before: np.ndarray, width: np.ndarray, d: int) -> np.ndarray:
-    """Wide regions, from the first to the last, with at most d/2 kinks between neighbours."""
-    most = max(1, int(_FULL * d))
-    least, kinks = max(1, int(_LEAST * most)), before[-1]
+    """Wide regions, from the first to the last, with at most d/2 kinks between neighbours, and at least 3/8 d."""
+    most = max(1, d // 2)
+    least, kinks = max(1, 3 * most // 4), before[-1]
 
     def widest(first: int, last: int) -> int:
         among = np.flatnonzero((before >= first) & (before <= last))

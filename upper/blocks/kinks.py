@@ -9,8 +9,6 @@ from jaxtyping import Bool, Float, Int
 Ask = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
 """Answers tokens (n, d) with outputs (n, d)."""
 
-# An error of an answer is at most this many units of float64 of the largest answer, in every entry.
-_UNITS = 32
 # A new piece takes this share of its interval: a wide one meets kinks, a narrow one has a slope of few digits.
 _SHARE = 1 / 32
 # The pieces at the ends of a segment take this share of it, as nothing beyond them tells whether a kink is inside.
@@ -18,7 +16,7 @@ _END = 1e-5
 # A kink nearer to a piece than this share of the gap may lie inside the piece.
 _NEAR = 1e-6
 # Rounds of division, and pieces for every coordinate of a token: a map that is not piecewise linear has no end.
-_ROUNDS, _PIECES = 60, 64
+_MOST = 64
 # The lines of regions are read at these shares of their lengths.
 _READ_AT = np.array([0.05, 0.95])
 
@@ -45,6 +43,11 @@ class Path:
     ) -> Float[np.ndarray, "*n d"]:
         """The points at these places, lengths from the starts of their segments."""
         return self.starts[segment] + place[..., None] * self.directions[segment]
+
+
+def answer_error(answers: Float[np.ndarray, "*n d"]) -> float:
+    """How far off answers may be, as a norm: 32 units of float64 of the largest one, in every entry."""
+    return float(32 * np.finfo(float).eps * np.abs(answers).max() * np.sqrt(answers.shape[-1]))
 
 
 def half_circle(radius: float, dim: int, rng: np.random.Generator) -> Path:
@@ -129,13 +132,8 @@ def find_regions(ask: Ask, path: Path, rng: np.random.Generator, *, least: float
     for segment, length in enumerate(path.lengths):
         place = np.array([[0, _END], [1 - _END, 1]]) * length
         pieces.append(_Pieces(place, read(np.full(2, segment), place)))
-    error = (
-        _UNITS
-        * np.finfo(float).eps
-        * max(np.abs(part.answers).max() for part in pieces)
-        * np.sqrt(path.starts.shape[1])
-    )
-    for _ in range(_ROUNDS):
+    error = answer_error(np.stack([part.answers for part in pieces]))
+    for _ in range(_MOST):
         pieces = [_without_spoiled(part, error) for part in pieces]
         between = [_between(part, 1, error) for part in pieces]
         places = []
@@ -147,7 +145,7 @@ def find_regions(ask: Ask, path: Path, rng: np.random.Generator, *, least: float
             places.append(middle[:, None] + _SHARE * (high - low)[:, None] * np.array([-0.5, 0.5]))
         if not sum(map(len, places)):
             return _regions(path, pieces, between, error)
-        if sum(map(len, places)) > _PIECES * path.starts.shape[1]:
+        if sum(map(len, places)) > _MOST * path.starts.shape[1]:
             return None
         which = np.repeat(segments, [len(part) for part in places])
         answers = read(which, np.concatenate(places))

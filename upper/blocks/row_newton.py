@@ -5,8 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-# Steps, halvings of one, and numbers of the derivatives that are formed at once.
-_STEPS, _HALVINGS, _AT_ONCE = 60, 30, 2**22
+# Steps, and halvings of one.
+_MOST = 50
+# Numbers of the derivatives that are formed at once
+_AT_ONCE = 2**22
 # The error at which a row is done, and that of one that is found, relative to its scale.
 _SOLVED, _FOUND = 1e-14, 1e-9
 
@@ -27,7 +29,7 @@ def newton_rows(
     size = np.linalg.norm(off, axis=1)
     moving = np.arange(len(y))
     at_once = max(1, _AT_ONCE // y.shape[1] ** 2)
-    for _ in range(_STEPS):
+    for _ in range(_MOST):
         moving = moving[size[moving] > _SOLVED * scale[moving]]
         if not len(moving):
             break
@@ -38,7 +40,7 @@ def newton_rows(
             ]
         )
         left, length = np.arange(len(moving)), 1.0
-        for _ in range(_HALVINGS):  # where kinks lie between, a whole step may be too long
+        for _ in range(_MOST):  # where kinks lie between, a whole step may be too long
             rows = moving[left]
             new = x[rows] + length * steps[left]
             new_off = y[rows] - f(new)

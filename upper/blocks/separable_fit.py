@@ -9,7 +9,6 @@ from attention.feed_forward import activation
 from upper.blocks.scaled_cholesky import ScaledCholesky
 from upper.blocks.token_map import TokenMap
 
-_STEPS = 20
 # A step that leaves more than this share of the residual is the last.
 _ENOUGH = 0.5
 
@@ -36,7 +35,7 @@ def fit_offsets(
     g = start.with_outputs(x, y)
     residual = y - g(x)
     error = float(np.linalg.norm(residual) / np.linalg.norm(y))
-    for _ in range(_STEPS):
+    while True:
         t = x @ g.u.T + g.a
         slope = activation(g.activation, t, derivative=True)
         columns = [slope, slope * t] if scaled else [slope]
@@ -57,9 +56,8 @@ def fit_offsets(
         new_residual = y - new(x)
         new_error = float(np.linalg.norm(new_residual) / np.linalg.norm(y))
         if not new_error < error:
-            break
+            return g, error
         done = new_error > _ENOUGH * error
         g, residual, error = new, new_residual, new_error
         if done:
-            break
-    return g, error
+            return g, error

@@ -8,7 +8,9 @@ from jaxtyping import Float
 from attention import Norm
 from upper.blocks.kinks import Ask
 
-_FAR = 1e5
+FAR = 1e5
+"""The length of far tokens, in units of sqrt(d)."""
+
 # What rounding and n(x + F) - n(x) leave of a difference that is zero, relative to the answers less the tokens
 _SAME = 1e-3
 
@@ -26,7 +28,7 @@ class Sphere:
 
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """S in directions n, a query each."""
-        x = _FAR * self.norm(n).reshape(-1, self.norm.dim)
+        x = FAR * self.norm(n).reshape(-1, self.norm.dim)
         return (self.ask(x) - x).reshape(n.shape)
 
     def basis(self, rng: np.random.Generator) -> Float[np.ndarray, "r d"]:
@@ -40,10 +42,10 @@ class Sphere:
 def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
     """The sphere of a pre-norm block, and whether its norm takes off the mean; None for other functions. 4 queries."""
     n = Norm.plain(dim, 0.0)(rng.standard_normal(dim))
-    points = _FAR * np.array([n, 2 * n, n + np.sqrt(dim), -n])
+    points = FAR * np.array([n, 2 * n, n + np.sqrt(dim), -n])
     far, twice, shifted, opposite = ask(points) - points
     size = max(float(np.linalg.norm(far)), float(np.linalg.norm(opposite)))
-    if not size < _SAME * _FAR or np.linalg.norm(twice - far) > _SAME * size:
+    if not size < _SAME * FAR or np.linalg.norm(twice - far) > _SAME * size:
         return None
     centred = bool(np.linalg.norm(shifted - far) < _SAME * size)
     return Sphere(ask, Norm.plain(dim, 0.0, centred=centred))

@@ -41,9 +41,9 @@ class _Search:
 
 
 _SEARCH = _Search()
-# Steps of Newton's method for the place of a kink; there the difference of its sides is 0 to this, relative to what it
-# is at the end of its arc, or of one of this length.
-_NEWTON, _PARALLEL, _SHORTEST = 4, 1e-6, 1e-3
+# At a kink the difference of its sides is 0 to this, relative to what it is at the end of its arc, or of one of this
+# length.
+_PARALLEL, _SHORTEST = 1e-6, 1e-3
 
 
 def is_piecewise(sphere: Sphere, rng: np.random.Generator) -> bool:
@@ -144,9 +144,9 @@ def _between_pieces(
         start, end = _near(np.array([0.0, length])) @ sinusoid
         if not start <= 0 <= end or start == end:
             continue
-        place = -start  # the slope at 0 is 1
-        for _ in range(_NEWTON):
-            place -= float(_near(np.array([place]))[0] @ sinusoid / (_slope_near(place) @ sinusoid))
+        # the slope at 0 is 1: s + sin x + c (1 - cos x) = 0 is quadratic in tan(x / 2)
+        square = max(0.0, 1 - start * (start + 2 * sinusoid[2]))
+        place = -2 * float(np.arctan(start / (1 + np.sqrt(square))))
         left = float(np.linalg.norm(_near(np.array([place]))[0] @ difference))
         if 0 <= place <= length and left < _PARALLEL * np.sqrt(size) * max(length, _SHORTEST):
             kinks[i] = float((angles[i] + place) % (2 * np.pi)), _slope_near(place) @ difference

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from upper.blocks.kinks import Ask, Path
+from upper.blocks.kinks import Ask, Path, answer_error
 
-# An error of an answer is at most this many units of float64 of the largest answer, in every entry.
-_UNITS = 32
-# tanh differs from 1 by 2e-12 there; where other neurons are to be saturated, they keep this much more.
-_SATURATED, _CLEAR = 14.0, 6.0
-# Slopes are medians of so many differences, over this share of the radius.
-_SLOPES, _SHARE = 3, 1e-4
+# tanh differs from 1 by 2e-12 there.
+_SATURATED = 14.0
+# Differences that give slopes are over this share of the radius.
+_SHARE = 1e-4
 # A point tells the argument of a neuron where its share of the step is at least this, and at most 1 less this.
 _TELLING = 0.02
-# Rounds of division, and of reading the saturated values of a step again.
-_ROUNDS, _AGAIN = 60, 6
+# Rounds of division, of reading the saturated values of a step again, and of groups of neurons.
+_ROUNDS = 60
 # Steps sum up to all that the path gains within so many errors.
 _AGREES = 30.0
 # Groups of neurons are read at a distance of so many scales for each neuron, at random places that are tried so often.
@@ -88,9 +86,9 @@ def _argument(value: np.ndarray) -> np.ndarray:
 
 
 def _slopes(ask: Ask, frame: np.ndarray, radius: float, rng: np.random.Generator) -> np.ndarray:
-    """The derivatives along the rows of a frame, the same at all places without a step."""
+    """The derivatives along the rows of a frame, the same at all places without a step: medians of 3."""
     dim = len(frame)
-    bases = rng.standard_normal((_SLOPES, 1, dim))
+    bases = rng.standard_normal((3, 1, dim))
     bases *= radius / np.linalg.norm(bases, axis=2, keepdims=True)
     length = _SHARE * radius
     x = np.concatenate([bases, bases + length * frame], axis=1)
@@ -111,8 +109,7 @@ def _on_path(
 
     both = np.arange(2)
     ends = np.stack([read(both, np.zeros(2)), read(both, path.lengths)])
-    error = _UNITS * np.finfo(float).eps * np.abs(path.ends).max() * np.sqrt(path.starts.shape[1])
-    error /= _SHARE  # that of the slopes, over the whole path
+    error = answer_error(path.ends) / _SHARE  # that of the slopes, over the whole path
     segment, low, high, (below, above) = both, np.zeros(2), path.lengths, ends
     inside: list[tuple[np.ndarray, ...]] = []
     for _ in range(_ROUNDS):
@@ -157,7 +154,7 @@ def _on_path(
     )  # towards the center
     near = read(segment, place + step)
     center, rate, ok = _fitted(place, value, step, near, below, above, error)
-    for _ in range(_AGAIN):  # until the values on both sides are those far from the step
+    for _ in range(_ROUNDS):  # until the values on both sides are those far from the step
         if not ok.all():
             return None
         old = rate
@@ -235,8 +232,7 @@ def _extended(
         below = values[:, 1:2] - values
         shares = below @ np.linalg.pinv(v)
         off = np.linalg.norm(below - shares @ v, axis=2)
-        bound = _UNITS * np.finfo(float).eps * np.abs(values).max() * np.sqrt(dim)
-        bound = bound * (1 + np.abs(shares).sum(axis=2))
+        bound = answer_error(values) * (1 + np.abs(shares).sum(axis=2))
         arguments = _argument(1 - shares[:, np.r_[0, 2 : len(rows) + 2]])
         right = np.isfinite(arguments).all(axis=1) & (off <= bound).all(axis=1)[:, None]
         chosen = groups[right]
@@ -266,7 +262,7 @@ def _meeting_points(
         x = foot[left] + along
         t = np.abs(x @ known.u.T + known.a)
         np.put_along_axis(t, groups[left], np.inf, axis=1)
-        clear = t.min(axis=1) > 2 * _SATURATED + _CLEAR
+        clear = t.min(axis=1) > 2.5 * _SATURATED
         points[left[clear]] = x[clear]
         left = left[~clear]
         if not len(left):

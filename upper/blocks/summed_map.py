@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import lstsq
+from scipy.optimize import least_squares
 
 from attention.norm import Norm
 from upper.blocks.kinks import Ask
@@ -13,7 +13,7 @@ from upper.blocks.token_map import TokenMap
 
 # eps lies among these powers of 10; a few directions and lengths tell which, and more show b beside it.
 _POWERS = np.arange(-17.0, 1.0, 0.25)
-_DIRECTIONS, _MORE, _STEPS = 4, 24, 12
+_DIRECTIONS, _MORE = 4, 24
 
 
 @dataclass(frozen=True)
@@ -86,33 +86,19 @@ def fit_short(
         misfits.append(
             np.linalg.norm(_unit(replace(g, eps=eps).between(y[near])) - answers[near]) / np.sqrt(near.sum())
         )
-    g = replace(g, eps=float(10.0 ** _POWERS[int(np.argmin(misfits))]))
-    x = (
-        np.sqrt(g.eps) * 2.0 ** rng.uniform(-2, 2, (_MORE, 1)) * rng.standard_normal((_MORE, d - 1)) - bias
-    ) @ back
+    eps = 10.0 ** _POWERS[int(np.argmin(misfits))]
+    entries = np.sqrt(eps) * 2.0 ** rng.uniform(-2, 2, (_MORE, 1)) * rng.standard_normal((_MORE, d - 1))
+    x = (entries - bias) @ back
     answers = _unit(ask(x))
 
-    def rest(g: SummedMap, bias: np.ndarray) -> np.ndarray:
-        return answers - _unit(g.between(x @ linear + bias))
+    def rest(parameters: np.ndarray) -> np.ndarray:
+        moved = replace(g, eps=eps * float(np.exp(parameters[-1])))
+        return (_unit(moved.between(x @ linear + bias + np.sqrt(eps) * parameters[:-1])) - answers).ravel()
 
-    left = rest(g, bias)
-    for _ in range(_STEPS):
-        y = x @ linear + bias
-        length = np.linalg.norm(y, axis=1)[:, None]
-        slopes = g.slopes(y) / length[:, :, None]
-        unit = _unit(g.between(y))
-        slopes -= (slopes @ unit[:, :, None]) * unit[:, None]
-        ahead, behind = (replace(g, eps=g.eps * factor) for factor in (1 + 1e-4, 1 - 1e-4))
-        by_eps = (_unit(ahead.between(y)) - _unit(behind.between(y))) / 2e-4
-        design = np.concatenate([np.swapaxes(slopes, 1, 2), by_eps[:, :, None]], axis=2).reshape(-1, d)
-        size = np.linalg.norm(design, axis=0)
-        step = lstsq(design / size, left.ravel(), cond=1e-10)[0] / size
-        moved = replace(g, eps=g.eps * float(np.exp(np.clip(step[-1], -1, 1)))), bias + step[:-1]
-        new = rest(*moved)
-        if not np.linalg.norm(new) < np.linalg.norm(left):
-            break
-        (g, bias), left = moved, new
-    return g, bias, float(np.linalg.norm(left) / np.linalg.norm(answers))
+    fit = least_squares(rest, np.zeros(d), "3-point", xtol=1e-14, ftol=None, gtol=None)
+    *moved, power = fit.x
+    g = replace(g, eps=eps * float(np.exp(power)))
+    return g, bias + np.sqrt(eps) * np.array(moved), float(np.sqrt(2 * fit.cost) / np.linalg.norm(answers))
 
 
 def _unit(v: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
