@@ -9,7 +9,7 @@ from jaxtyping import Float
 from attention import Recorder
 from attention.feed_forward import Activation, activation
 from upper.blocks.profiles import curvature, fit_waves
-from upper.blocks.rank_ones import rank_ones, squares, vectors_of
+from upper.blocks.rank_ones import squares, squares_and_identity, squares_in_span, vectors_of
 from upper.blocks.sphere import CircleJet, Sphere, read_circle
 from upper.blocks.token_map import TokenMap
 
@@ -31,7 +31,6 @@ class _Reading:
     least: int = 2  #: directions of a frame
     points: int = 16
     spare: float = 1.5  #: outputs at all centres, for each of the dimensions that are spanned
-    gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
     tried: int = 12  #: neurons whose profiles tell the activation
     rounds: int = 3  #: of profiles and lengths in turn
     misfit: float = (
@@ -49,7 +48,7 @@ def read_directions(
 
     1. Along a frame orthogonal to a great circle, f_ab = r w_ab + (r_a / r) f_b + (r_b / r) f_a + (...) f. Outputs off
        the span of f and all f_a show w_ab alone: sums of act''(t_j) v_j (E u_j)(E u_j)^T, less a multiple of the
-       identity. All centres together span h + 1 dimensions (`rank_ones`).
+       identity. All centres together span h + 1 dimensions (`squares_in_span`).
     2. v_j is the direction whose parts off these spans are the coefficients of (E u_j)(E u_j)^T, at all centres.
     3. What is left of f_ab gives r_a / r, and with second derivatives along the circle its logarithmic derivative
        there, and u_j on the plane of the circle. So r is known along the circle, and act'' too (`fit_waves`).
@@ -70,14 +69,8 @@ def read_directions(
         [_off(slopes, value) for slopes, value in zip(jet.slopes[:, :frame], jet.values, strict=True)]
     )
     projected = off @ vectors
-    singular, right = np.linalg.svd(projected.reshape(points * d, -1), full_matrices=False)[1:]
-    ratios = singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny)
-    h = int(np.argmax(ratios[: points * (d - frame - 1) - 1]))
-    recorder.step("Width", neurons=h, gap=float(ratios[h]))
-    if h == 0 or ratios[h] < by.gap:
-        return None
-    x = rank_ones(right[: h + 1], h, rng)
-    recorder.step("Directions of neurons", neurons=0 if x is None else len(x))
+    most = points * (d - frame - 1) - 1
+    x = squares_in_span(projected.reshape(points * d, -1), rng, recorder, most)
     if x is None:
         return None
     v, weights = _outputs(off, projected, x)
@@ -111,8 +104,7 @@ def _outputs(
     off: Float[np.ndarray, "p d d"], projected: Float[np.ndarray, "p d s"], x: Float[np.ndarray, "h q"]
 ) -> tuple[Float[np.ndarray, "h d"], Float[np.ndarray, "p h"]]:
     """Directions of the v_j and the factors of v_j x_j x_j^T in the second derivatives at all centres."""
-    design = np.concatenate([squares(x), squares(np.eye(x.shape[1])).sum(axis=0, keepdims=True)])
-    seen = off @ (projected @ np.linalg.pinv(design))[:, :, : len(x)]
+    seen = off @ (projected @ np.linalg.pinv(squares_and_identity(x)))[:, :, : len(x)]
     sizes = np.sum(seen**2, axis=1)
     across = np.tensordot(sizes.T, off, axes=1) - np.einsum("pah,pbh->hab", seen, seen)
     v = np.linalg.eigh(across)[1][:, :, 0]

@@ -19,7 +19,7 @@ from attention.validation import NonNegativeInt, checked
 from upper.blocks.ellipsoid import find_ellipsoid
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
-from upper.blocks.peel import Behind, Peeled, pairs, read_attention
+from upper.blocks.peel import Behind, Peeled, pairs, read_attention, robust_weights
 from upper.blocks.post_norm import between_norms
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.short_differences import read_near
@@ -177,5 +177,5 @@ def _robust(moved: np.ndarray, delta: np.ndarray) -> np.ndarray:
     for _ in range(_REWEIGHTED):
         linear = np.linalg.lstsq(weights * moved, weights * delta, rcond=None)[0]
         off = np.linalg.norm(moved @ linear - delta, axis=1, keepdims=True)
-        weights = 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
+        weights = robust_weights(off)
     return linear

@@ -18,6 +18,11 @@ _MISSED = 0.02
 _SHORT = 0.001
 
 
+def robust_weights(off: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    """Weights of rows with these errors: those with more than the median count less."""
+    return 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
+
+
 class NoPreimage(ValueError):
     """Newton's method found no preimage of an answer under g near its token."""
 

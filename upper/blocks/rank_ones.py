@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from attention import Recorder
+
 
 @dataclass(frozen=True)
 class _PowerMethod:
@@ -15,6 +17,7 @@ class _PowerMethod:
     still: float = 1e-14  #: a point that moves by less ends the steps
     close: float = 1e-4  #: a matrix of rank one that is in the space to this is found
     same: float = 0.999  #: two points are one above this cosine
+    gap: float = 30.0  #: the singular value after the last of a span is so many times smaller
     starts: int = 2  #: for each matrix that is looked for
     rounds: int = 30
 
@@ -35,6 +38,27 @@ def squares(x: Float[np.ndarray, "n q"]) -> Float[np.ndarray, "n s"]:
     """The vectors of x x^T."""
     i, j = np.triu_indices(x.shape[1], 1)
     return np.concatenate([x * x, np.sqrt(2) * x[:, i] * x[:, j]], axis=1)
+
+
+def squares_and_identity(x: Float[np.ndarray, "n q"]) -> Float[np.ndarray, "m s"]:
+    """The vectors of x x^T, and that of the identity after them."""
+    return np.concatenate([squares(x), squares(np.eye(x.shape[1])).sum(axis=0, keepdims=True)])
+
+
+def squares_in_span(
+    vectors: Float[np.ndarray, "n s"], rng: np.random.Generator, recorder: Recorder, most: int | None = None
+) -> Float[np.ndarray, "h q"] | None:
+    """The unit x whose x x^T, with the identity, span what these vectors do; None if there are none up to `most`."""
+    singular, right = np.linalg.svd(vectors, full_matrices=False)[1:]
+    ratios = (singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny))[:most]
+    h = int(np.argmax(ratios))
+    recorder.step("Width", neurons=h, gap=float(ratios[h]))
+    if h == 0 or ratios[h] < _BY.gap:
+        return None
+    x = rank_ones(right[: h + 1], h, rng)
+    if x is None:
+        recorder.step("Squares in the span are not as many as it has dimensions.", neurons=h)
+    return x
 
 
 def _applied(vectors: np.ndarray, x: np.ndarray) -> np.ndarray:

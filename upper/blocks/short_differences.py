@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from attention import AnswerPrecision, AttentionLayer, Recorder
 from attention.value_oracle import DerivedOracle
-from upper.blocks.peel import Behind, NoPreimage, Peeled
+from upper.blocks.peel import Behind, NoPreimage, Peeled, robust_weights
 from upper.newton.loop import gauss_newton
 from upper.value_queries.logits import read_logits
 from upper.value_queries.noisy import WeightedHeads, WeightedLowRankHeads
@@ -24,15 +24,17 @@ from upper.value_queries.separation import Refusal, separate_heads
 
 # The L that are tried. On layer 3 of a trained encoder .01 still finds other preimages.
 _STEP_LENGTHS = (0.003, 0.0003)
-# Rounding of an answer, as a share of it; and tokens that show by how much preimages amplify errors.
-_UNITS, _SAMPLE = 1e-15, 24
-# Chord steps of a fit of weights, the change that is rounding, and the share of the first residual that a fit leaves.
-_STEPS, _ROUNDING, _LEFT = 40, 1e-13, 1e-3
+# Tokens that show by how much preimages amplify errors
+_SAMPLE = 24
+# Chord steps of a fit of weights, and iterates of the last fit, at most
+_STEPS = 40
+# The share of the first residual that a fit of weights leaves.
+_LEFT = 1e-3
 # Of the layer that was read, singular values below this share of the largest are errors.
 _SMALL = 0.03
-# The fit has so many times as many numbers, and logits, as parameters. It ends where this share of the residual is left
-# after so many iterates, or after the most; and it is repeated, with weights from the residuals before.
-_NUMBERS, _FALLS, _STUCK, _MOST, _ROUNDS = 2.0, 0.5, 4, 20, 3
+# The last fit ends where this share of the residual is left after so many iterates; and it is repeated so often, with
+# weights from the residuals before.
+_FALLS, _STUCK, _ROUNDS = 0.5, 4, 3
 
 
 class Spanned(DerivedOracle):
@@ -64,7 +66,7 @@ class Spanned(DerivedOracle):
                 step = off @ inverse
                 moved += step
                 off = answers - block.g(start + moved @ back)
-                if not np.linalg.norm(step) > _ROUNDING * np.linalg.norm(moved):
+                if not np.linalg.norm(step) > 500 * np.finfo(float).eps * np.linalg.norm(moved):
                     break
             good = np.linalg.norm(off, axis=1) <= _LEFT * np.linalg.norm(first, axis=1)
         return np.where(good[:, None], alike + moved @ columns, x[0] @ total)
@@ -78,7 +80,9 @@ def read_near(
     sums = LinearPart(np.zeros(d), block.projection_sum)
     for step_length in _STEP_LENGTHS:
         x = length / step_length * rng.standard_normal((_SAMPLE, d))
-        errors = block.g.amplification(x, block.linear) * max(accuracy, _UNITS / step_length**2)
+        errors = block.g.amplification(x, block.linear) * max(
+            accuracy, 4 * np.finfo(float).eps / step_length**2
+        )
         worst, usual = (AnswerPrecision(0.0, float(error)) for error in (errors.max(), np.median(errors)))
         pairs = TwoTokens(Peeled(block, near=True), sums, worst, step_length=step_length)
         try:
@@ -111,7 +115,8 @@ def _fitted_to_fresh(
     low = 4 * rank < d
     of_logits = 2 * d * rank if low else d * (d + 1)  # unknowns of each head
     k = block.oracle.tokens or 1 + max(1, d // (2 * m))
-    n = int(np.ceil(_NUMBERS * of_logits * max(2 * m / (k * d), 1 / (k * (k - 1)))))
+    # twice as many numbers, and logits, as parameters
+    n = int(np.ceil(2 * of_logits * max(2 * m / (k * d), 1 / (k * (k - 1)))))
     x = rng.standard_normal((n, k, d))
     y, missed = Peeled(block, predicted=layer).preimages(x)
     usable = ~missed.any(axis=1)
@@ -124,11 +129,11 @@ def _fitted_to_fresh(
         heads: Any = WeightedLowRankHeads.of(layer, rank) if low else WeightedHeads(theta)
         # rows whose preimages amplify errors count less
         off = np.linalg.norm(y - layer(x), axis=2, keepdims=True)
-        weights = 1 / (1 + off / (np.median(off) + np.finfo(float).tiny))
+        weights = robust_weights(off)
         heads.weights = weights.ravel()
         iterates = gauss_newton(x, weights * y, heads, tolerance=accuracy, rng=rng)
         best, residuals = next(iterates), [np.inf]
-        for iterate in islice(iterates, _MOST):
+        for iterate in islice(iterates, _STEPS):
             residuals.append(iterate.residual)
             best = iterate if iterate.residual < best.residual else best
             if best.residual > _FALLS * residuals[max(0, len(residuals) - _STUCK)]:

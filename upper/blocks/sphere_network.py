@@ -9,7 +9,7 @@ from jaxtyping import Float
 from attention import Recorder
 from attention.feed_forward import Activation, activation
 from upper.blocks.profiles import curvature, fit_profiles
-from upper.blocks.rank_ones import rank_ones, squares, vectors_of
+from upper.blocks.rank_ones import squares_and_identity, squares_in_span, vectors_of
 from upper.blocks.sphere import CircleJet, Sphere, read_circle
 from upper.blocks.token_map import TokenMap
 
@@ -21,7 +21,6 @@ class _Reading:
     points: int = 16  #: of the circle; each has d equations for every second derivative
     step: float = 0.01  #: an angle: rounding of 1e-7 and truncation of 1e-5 in second differences
     width: int = 4  #: the largest number of neurons over d that the frame has room for
-    gap: float = 30.0  #: the singular value after the last of the span is so many times smaller
     profile: float = 3e-3  #: the largest misfit of a profile, relative to the median of profiles
     tried: int = 12  #: neurons whose profiles tell the activation
 
@@ -34,7 +33,7 @@ def read_sphere(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) ->
 
     1. At every point of a great circle the second derivatives along a frame orthogonal to it are
        sum_j act''(t_j) v_j |E w_j|^2 x_j x_j^T less a multiple of the identity, with x_j along E w_j. All of them span
-       h + 1 dimensions, and the x_j are the vectors whose squares lie in there (`rank_ones`).
+       h + 1 dimensions, and the x_j are the vectors whose squares lie in there (`squares_in_span`).
     2. The coefficients of x_j x_j^T give v_j up to a factor, and act'' along the circle, where t_j is a sinusoid
        (`fit_profiles`).
     3. First derivatives are linear in the A and the u_j, as act'(t_j) is known now. With second ones they give the
@@ -44,20 +43,12 @@ def read_sphere(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) ->
     frame = int(np.ceil(2 * np.sqrt(by.width * sphere.norm.dim + 1)))
     jet = read_circle(sphere, by.points, frame, by.step, rng)
     recorder.step("Second derivatives on a circle", points=by.points, frame=jet.curvatures.shape[-1])
-    p, d, q, _ = jet.curvatures.shape
+    p, d, *_ = jet.curvatures.shape
     vectors = vectors_of(jet.curvatures).reshape(p * d, -1)
-    singular, right = np.linalg.svd(vectors, full_matrices=False)[1:]
-    ratios = singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny)
-    h = int(np.argmax(ratios))
-    recorder.step("Width", neurons=h, gap=float(ratios[h]))
-    if h == 0 or ratios[h] < by.gap:
-        return None
-    x = rank_ones(right[: h + 1], h, rng)
+    x = squares_in_span(vectors, rng, recorder)
     if x is None:
-        recorder.step("Squares in the span are not as many as it has dimensions.", neurons=h)
         return None
-    design = np.concatenate([squares(x), squares(np.eye(q)).sum(axis=0, keepdims=True)])
-    weights = np.linalg.lstsq(design.T, vectors.T, rcond=None)[0][:h].reshape(h, p, d)
+    weights = np.linalg.lstsq(squares_and_identity(x).T, vectors.T, rcond=None)[0][:-1].reshape(-1, p, d)
     left, size, outputs = np.linalg.svd(weights, full_matrices=False)
     profiles, outputs = left[:, :, 0] * size[:, :1], outputs[:, 0]
     some = profiles[np.argsort(-size[:, 0])[: by.tried]]
