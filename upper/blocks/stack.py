@@ -25,7 +25,7 @@ _SAME = 1e-4
 _UNCERTAIN, _CERTAIN = 1e-6, 1e-11
 # The least singular value of a neuron's equations, and the next one, in units of the largest. In one stack of (8, 16)
 # the first is at most 1e-10, and the second 6e-7 to 6e-5, or below 1e-12 where a neuron is met on one side of a plane.
-_ZERO, _NOT_ZERO = 1e-5, 1e-5
+_ZERO = 1e-5
 # Fresh tokens, and the error at which the map is right.
 _TESTS, _RIGHT = 64, 1e-6
 
@@ -197,7 +197,7 @@ def _null_vector(
     if len(equations) - certain.sum() < unknowns + 1:  # a projection has rank d - 1
         return None
     _, sizes, vectors = np.linalg.svd(np.linalg.qr(equations, mode="r"))
-    unique = sizes[-1] < _ZERO * sizes[0] and sizes[-2] > _NOT_ZERO * sizes[0]
+    unique = sizes[-1] < _ZERO * sizes[0] and sizes[-2] > _ZERO * sizes[0]
     return vectors[-1] if unique else None
 
 
