@@ -48,6 +48,8 @@ def read_sphere(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) ->
     vectors = vectors_of(jet.curvatures).reshape(p * d, -1)
     singular, right = np.linalg.svd(vectors, full_matrices=False)[1:]
     ratios = singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny)
+    if not len(ratios):  # one direction beside the circle
+        return None
     h = int(np.argmax(ratios))
     recorder.step("Width", neurons=h, gap=float(ratios[h]))
     if h == 0 or ratios[h] < by.gap:

@@ -29,16 +29,18 @@ def fit_waves(
 ) -> tuple[Float[np.ndarray, " h"], Float[np.ndarray, " h"], Float[np.ndarray, " h"]]:
     """Sizes s and offsets a for which act''(s wave + a) is the profile up to a factor; and the misfits, relative to it.
 
-    Levenberg-Marquardt with the factor eliminated, from the minima of a grid.
+    Levenberg-Marquardt with the factor eliminated, from the minima of a grid. A profile that is not finite, as where
+    directions are wrong, has an infinite misfit.
     """
-    root = np.sqrt(np.mean(waves**2, axis=1))
-    wave = waves / root[:, None]
-    y = profiles / np.linalg.norm(profiles, axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        root = np.sqrt(np.mean(waves**2, axis=1))
+        wave = waves / root[:, None]
+        y = profiles / np.linalg.norm(profiles, axis=1, keepdims=True)
     by = _SEARCH
     sizes, offsets = np.geomspace(*by.sizes), np.linspace(*by.offsets)
     grid = np.stack(np.meshgrid(sizes, offsets, indexing="ij"), axis=-1).reshape(-1, 2)
-    best, least = np.zeros((len(y), 2)), np.zeros(len(y))
-    for j in range(len(y)):
+    best, least = np.zeros((len(y), 2)), np.full(len(y), np.inf)
+    for j in np.flatnonzero(np.isfinite(y).all(axis=1) & np.isfinite(wave).all(axis=1)):
         cost = np.sum(_unexplained(name, grid, wave[j], y[j])[0] ** 2, axis=1)
         start = grid[_minima(cost.reshape(len(sizes), -1))[: by.starts]]
         best[j], least[j] = _descend(name, start, wave[j], y[j])
@@ -59,7 +61,8 @@ def _unexplained(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     t = parameters[:, :1] * wave + parameters[:, 1:]
     bend = curvature(name, t)
-    size = np.maximum(np.linalg.norm(bend, axis=1, keepdims=True), np.finfo(float).tiny)
+    # squares of smaller numbers are 0
+    size = np.maximum(np.linalg.norm(bend, axis=1, keepdims=True), np.sqrt(np.finfo(float).tiny))
     unit = bend / size
     factor = unit @ y[:, None]
     return y - factor * unit, t, unit, size, factor
