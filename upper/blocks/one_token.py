@@ -18,7 +18,7 @@ from upper.blocks.token_map import TokenMap
 class NoNetwork(Enum):
     """Why no network of one hidden layer, or no block, was found; the value is a sentence."""
 
-    COARSE = "Answers are rounded to float32: kinks far from the origin cannot be seen; answers in float64 are needed (model.double())."
+    COARSE = "Answers are rounded to float32: what far tokens show is lost; ask in float64 (model.double())."
     NOISY = (
         "Answers carry noise larger than what far tokens show; answers in float64 without noise are needed."
     )

@@ -42,7 +42,7 @@ class PostNormPart:
             parts.append(_described("first", self.first))
         if self.network is not None:
             parts.append(f"the network, {self.network}")
-        return f"{self.reason.value} Found: {'; '.join(parts)}."
+        return f"{self.reason.value} Found, gains up to one sign: {'; '.join(parts)}."
 
     def to_json(self) -> dict[str, Any]:
         """What is found as lists of numbers."""

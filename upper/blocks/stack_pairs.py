@@ -26,7 +26,7 @@ _EQUATIONS, _LOGIT_PAIRS, _LAST = 2.5, 2, 2.0
 _STARTS, _EVALUATIONS, _PLACES, _FITTED = 16, 50, 24, 1e-5
 # Places that are candidates, of which those far from all planes are taken, and places beyond d + 1 for the logits.
 _CANDIDATES, _MORE = 400, 6
-# Fresh pairs of short tokens, and the error below which they are reproduced: right fits end at 1e-9, wrong ones at 1e-3.
+# Fresh pairs of short tokens, and the error below which a fit is right: right ones end at 1e-9, wrong ones at 1e-3.
 _TESTS, _RIGHT = 64, 1e-6
 # Gauss-Newton: steps, the first damping, its factors, and the share of the residual left by a step that ends it.
 _STEPS, _DAMPING, _UP, _DOWN, _ENOUGH = 15, 1e-7, 10.0, 1e-2, 0.9
