@@ -15,14 +15,15 @@ from upper.blocks.normed_map import NormedMap, find_eps
 class _Rules:
     """How the fit runs; on nice blocks a step leaves .05 to .1 of the error, and one factorisation is enough."""
 
-    #: the sizes of tokens' entries, half of them each: n(z) - n(x) is then a tenth, which shows b
-    lengths: tuple[float, float] = (8.0, 4.0)
+    #: the length of what attention adds, over that of tokens, half of them each: n(z) - n(x) shows b
+    added: tuple[float, float] = (0.1, 0.2)
+    least: float = 1.0  #: of the size of tokens' entries
     queries: float = 1.5  #: for every unknown over d
     more: int = 20  #: queries besides
     #: on each side of a neuron's plane lie so many tokens for each of its unknowns; with 2 alone, errors grow 1e9 times
     sides: float = 2.0
     beside: float = 0.6  #: the largest distance from their plane of those that are added
-    steps: int = 40
+    steps: int = 200  #: of trained blocks some leave .75 of the error
     factorisations: int = 4
     #: a step that leaves more than this share asks for a new eps, and where that no longer changes by this share, for a
     #: new derivative: each eps has the digits of the fit before, so two or three are needed
@@ -115,7 +116,9 @@ def _tokens(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[
     across -= np.sum(across * u, axis=1, keepdims=True) * u
     across /= np.linalg.norm(across, axis=1, keepdims=True)
     x = np.concatenate([x, along * u + np.sqrt(d - along**2) * across])
-    return x * rng.choice(_RULES.lengths, (len(x), 1))
+    added = np.sqrt(np.mean((g.norm(x) @ g.w + g.b) ** 2))
+    lengths = np.maximum(added / np.array(_RULES.added), _RULES.least)
+    return x * rng.choice(lengths, (len(x), 1))
 
 
 def _with_linear(

@@ -33,7 +33,7 @@ class _Rules:
     sample: int = 512
     #: to the tokens of a query from their mean, where answers have several preimages: 8 missed 2 of 3,000, and 16 none
     steps: tuple[int, ...] = (16, 64, 256)
-    enough: float = 5e-9  #: an error on fresh queries at which no other reach is tried
+    enough: float = 1e-8  #: an error on fresh queries at which no other reach is tried
     checks: int = 16  #: fresh queries of a verdict, and their tokens where the oracle leaves it open
     tokens: int = 4
 

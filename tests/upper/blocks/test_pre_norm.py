@@ -9,6 +9,7 @@ from attention import Norm, Outcome, ValueOracle, block_errors, make_nice_block
 from attention.feed_forward import activation
 from upper import BlockByQueries
 from upper.blocks.ball import Ball
+from upper.blocks.normed_fit import fit_normed
 from upper.blocks.normed_map import NormedMap
 from upper.blocks.one_token import NoNetwork
 from upper.blocks.profiles import curvature, fit_profiles
@@ -172,3 +173,19 @@ def test_preimages_are_followed_from_equal_tokens(causal):
 
     assert wrong(1) > 0
     assert wrong(64) == 0
+
+
+@pytest.mark.parametrize(("added", "inputs", "outputs"), [(1, 1, 1), (16, 1, 1), (1, 2, 4)])
+def test_one_token_is_fitted_to_rounding_whatever_its_parts_add(added, inputs, outputs):
+    norm, rng = Norm.plain(16, 1e-5), np.random.default_rng(1)
+    block = replace(make_nice_block(heads=2, dim=16, width=32, rng=0), norms=(norm, norm)).centred()
+    net = block.network
+    network = TokenMap("gelu", inputs * net.w1.T, net.b1, outputs * net.w2, np.zeros((16, 16)), net.b2)
+    right = NormedMap(norm, added * block.layer.w.sum(axis=0), added * block.layer.bias, network)
+    basis = np.linalg.qr(np.column_stack([np.ones(16), rng.standard_normal((16, 15))]))[0].T[1:]
+    turned = network.u + 1e-4 * rng.standard_normal(network.u.shape) @ basis.T @ basis
+    b = right.b + 1e-3 * rng.standard_normal(16)
+    start = replace(right, norm=Norm.plain(16, 0.0), b=b, network=replace(network, u=turned))
+    fitted, error = fit_normed(right, start, basis, rng)
+    assert error < 1e-13
+    np.testing.assert_allclose(fitted.network.u, network.u, atol=1e-10)
