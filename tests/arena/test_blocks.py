@@ -89,6 +89,23 @@ def block(x):
     assert block_errors(load_layer(out).layer, block).worst < 1e-7
 
 
+def test_what_is_found_of_a_block_that_is_not_read_is_shown(cli, tmp_path):
+    (tmp_path / "own.py").write_text(
+        """
+import numpy as np
+from attention import Block, Norm, make_nice_block
+
+nice = make_nice_block(heads=2, dim=8, width=8, activation="relu", rng=0)
+norm = Norm(np.full(8, 3.0), np.full(8, 0.5))
+block = Block(nice.layer, nice.network, norms=(norm, norm), norm_first=False)
+"""
+    )
+    given = ("--ask", f"{tmp_path / 'own.py'}:block", "--tokens", 2, "--dim", 8, "--learner", "block")
+    assert "the last norm (gain 3 to 3" in cli("learn", *given).out.replace("-3", "3")
+    found = json.loads(cli("learn", *given, "--json").out)["details"]
+    assert np.abs(found["last"]["gain"]) == pytest.approx(3.0, rel=1e-3)
+
+
 @pytest.mark.bad_input
 def test_the_learner_of_blocks_keeps_the_contract_on_a_layer():
     fit = check_learner(BlockByQueries(), make_nice_layer(heads=1, dim=4, rng=0), GaussianInputs(2, 4))

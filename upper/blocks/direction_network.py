@@ -88,7 +88,7 @@ def read_directions(
     sizes, a, lengths, misfit = _profiles(kind, weights, waves, lengths)
     recorder.step(f"Profiles of {kind}", worst=float(misfit.max()))
     size = np.linalg.norm(weights, axis=0)
-    if np.max(misfit * size) > by.misfit * np.median(size):
+    if not np.max(misfit * size) <= by.misfit * np.median(size):
         return None
     in_plane = sizes[:, None] * in_plane
     return _assembled(kind, jet, v, weights / lengths[:, None], lengths, in_plane, a)
@@ -187,7 +187,8 @@ def _profiles(
         for _ in range(_READING.rounds):
             profiles = (weights[:, right] / lengths[:, None]).T
             expected = bend * (np.sum(profiles * bend, axis=1) / np.sum(bend**2, axis=1))[:, None]
-            lengths = lengths * np.sum(profiles * expected, axis=0) / np.sum(expected**2, axis=0)
+            with np.errstate(all="ignore"):  # wrong neurons may have no curvature
+                lengths = lengths * np.sum(profiles * expected, axis=0) / np.sum(expected**2, axis=0)
     return sizes, a, lengths, misfit
 
 

@@ -20,7 +20,7 @@ from upper.blocks.ellipsoid import find_ellipsoid
 from upper.blocks.network import block_fit, judge_block
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import Behind, Peeled, pairs, read_attention, robust_weights
-from upper.blocks.post_norm import between_norms
+from upper.blocks.post_norm import PostNormPart, between_norms
 from upper.blocks.pre_norm import behind_norms
 from upper.blocks.short_differences import read_near
 from upper.blocks.sphere import find_sphere
@@ -57,8 +57,8 @@ class BlockByQueries(LearnerBase):
        (`pairs`).
     3. g is inverted row by row, and Y A - X is the attention layer (`Peeled`), which `ByQueries` recovers.
 
-    Blocks with norms take other ways (`behind_norms`, `between_norms`). Of one whose answers are those of a norm but
-    that is not read whole, the details are what is found (`PostNormPart`).
+    Blocks with norms take other ways (`behind_norms`, `between_norms`). Where there is no block, the
+    details say why (`NoNetwork`), and of answers of a norm also what is found (`PostNormPart`).
 
     The layer of the fit, and its details, are the `attention.Block`, with no bias b where both residuals are there:
     then only b1 + b W1 and b2 + b are determined. Without the attention's residual, W1 is determined up to a matrix
@@ -96,7 +96,7 @@ class BlockByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        block: Block | NoNetwork
+        block: Block | NoNetwork | PostNormPart
         try:
             ask = one_token(within)
             sphere = find_sphere(ask, oracle.dim, random)

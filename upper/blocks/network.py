@@ -74,7 +74,7 @@ class FeedForwardByQueries(LearnerBase):
     ) -> Fit:
         random = apart(rng)
         within = oracle if budget is None else oracle.limited(budget)
-        network: FeedForward | NoNetwork | None = None
+        network: FeedForward | NoNetwork = NoNetwork.SPENT
         ended = Verdict(Outcome.NO_BLOCK)
         try:
             g = read_token_map(one_token(within), oracle.dim, random, recorder)
@@ -83,7 +83,6 @@ class FeedForwardByQueries(LearnerBase):
                 ended = judge_block(within, network, random)
         except QueriesExhaustedError:
             ended = Verdict(Outcome.EXAMPLES_SPENT)
-            network = network if isinstance(network, FeedForward) else NoNetwork.SPENT
         return block_fit(recorder, network, ended)
 
 
@@ -99,11 +98,11 @@ def _with_signs(g: TokenMap, recorder: Recorder) -> FeedForward | NoNetwork:
     return NoNetwork.TOO_WIDE if wide else NoNetwork.NO_SIGNS
 
 
-def block_fit(recorder: Recorder, fitted: Any, ended: Verdict, part: Any = None) -> Fit:
-    """The fit of a network or block, or of the reason why there is none, its last step, and the part that was found."""
-    if isinstance(fitted, NoNetwork):
-        recorder.step(fitted.value, predict=np.zeros_like)
-        return recorder.fit(ended, predict=np.zeros_like, details=part)
+def block_fit(recorder: Recorder, fitted: Any, ended: Verdict) -> Fit:
+    """The fit of a network or block and its last step; or of what explains why there is none."""
+    if not isinstance(fitted, FeedForward | Block):
+        recorder.step(fitted.explanation, predict=np.zeros_like)
+        return recorder.fit(ended, predict=np.zeros_like, details=fitted)
     block = fitted if isinstance(fitted, Block) else None
     recorder.step("Fresh queries", predict=fitted, layer=block, error=ended.held_out_error)
     return recorder.fit(ended, predict=fitted, layer=block, details=fitted)

@@ -18,8 +18,10 @@ from upper.blocks.token_map import TokenMap
 class NoNetwork(Enum):
     """Why no network of one hidden layer, or no block, was found; the value is a sentence."""
 
-    COARSE = "Answers are rounded to float32: kinks far from the origin cannot be seen; answers in float64 are needed."
-    NOISY = "Answers to one token differ: noise is larger than what far tokens show; answers in float64 are needed."
+    COARSE = "Answers are rounded to float32: what far tokens show is lost; ask in float64 (model.double())."
+    NOISY = (
+        "Answers carry noise larger than what far tokens show; answers in float64 without noise are needed."
+    )
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
@@ -30,14 +32,26 @@ class NoNetwork(Enum):
     NO_PREIMAGE = "No answer to a pair of tokens has a preimage under the map of one token near them."
     NO_LAYER = "Behind the network no attention layer was found."
     NOT_ON_SPHERE = (
-        "Far from the origin answers depend on directions alone, as behind norms, but they show no network."
+        "Far from the origin answers depend on directions alone, as behind norms, but no network is read: "
+        "there may be too many neurons for so few coordinates."
     )
-    NO_SIGNS_BEHIND_NORMS = "No choice of signs agrees with tokens of medium length, as behind norms."
-    NO_NEURONS_BETWEEN_NORMS = "Answers are those of a norm, but before it no network of GELU or tanh shows."
+    NO_SIGNS_BEHIND_NORMS = (
+        "There are norms first, but no choice of signs agrees with tokens of medium length, as where a neuron of ReLU "
+        "is on for almost all tokens, or where eps is about 1."
+    )
+    NO_NEURONS_BETWEEN_NORMS = (
+        "The block ends with a norm (post-norm). The network before it is not read: this takes GELU or tanh, not ReLU, "
+        "and 16 coordinates or more."
+    )
     NO_SIGNS_BETWEEN_NORMS = "No choice of signs makes the linear part between the norms diagonal."
     ODD_TOKENS = "Behind a norm, attention is read from queries of two tokens, or of an even number."
     SPENT = "The queries are spent."
     NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."
+
+    @property
+    def explanation(self) -> str:
+        """The sentence, for a `Fit` whose details this is."""
+        return str(self.value)
 
 
 def one_token(oracle: ValueOracle) -> Ask:

@@ -1,6 +1,7 @@
 """Post-norm blocks, n2(Z + N(Z)) with Z = n1(X + F(X)): the norms, the network between them, and the attention."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -23,11 +24,43 @@ from upper.blocks.token_map import SIGNS, TokenMap
 
 @dataclass(frozen=True)
 class PostNormPart:
-    """What is found of a post-norm block that is not read whole."""
+    """What is found of a post-norm block that is not read whole, and why the rest is not.
 
+    All gains of the last norm may have the other sign.
+    """
+
+    reason: NoNetwork
     last: Norm
     first: Norm | None = None
     network: FeedForward | None = None
+
+    @property
+    def explanation(self) -> str:
+        """The reason, and what is found."""
+        parts = [_described("last", self.last)]
+        if self.first is not None:
+            parts.append(_described("first", self.first))
+        if self.network is not None:
+            parts.append(f"the network, {self.network}")
+        return f"{self.reason.value} Found, gains up to one sign: {'; '.join(parts)}."
+
+    def to_json(self) -> dict[str, Any]:
+        """What is found as lists of numbers."""
+        parts = {"last": self.last, "first": self.first, "network": self.network}
+        return {"reason": self.reason.name} | {
+            name: None
+            if part is None
+            else {field.name: np.asarray(getattr(part, field.name)).tolist() for field in fields(part)}
+            for name, part in parts.items()
+        }
+
+
+def _described(place: str, norm: Norm) -> str:
+    ranges = (
+        f"{name} {row.min():.3g} to {row.max():.3g}"
+        for name, row in (("gain", norm.gain), ("offset", norm.offset))
+    )
+    return f"the {place} norm ({', '.join(ranges)})"
 
 
 @dataclass(frozen=True)
@@ -54,8 +87,8 @@ _RULES = _Rules()
 
 def between_norms(
     oracle: ValueOracle, last: Ellipsoid, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | NoNetwork, Verdict, PostNormPart]:
-    """The block before a norm, or why there is none; the verdict by fresh queries; and what is found in any case."""
+) -> tuple[Block | PostNormPart, Verdict]:
+    """The block before a norm, or what is found of it and why no more; and the verdict by fresh queries."""
     ended = Verdict(Outcome.NO_BLOCK)
     linear, bias = attended(oracle, last.basis, rng)
     back = np.linalg.pinv(linear)
@@ -75,14 +108,14 @@ def between_norms(
             last = fitted
             break
     else:
-        return NoNetwork.NO_NEURONS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, 0.0))
+        return PostNormPart(NoNetwork.NO_NEURONS_BETWEEN_NORMS, _norm(last, 0.0)), ended
     unit = np.sqrt((d - 1) / d)  # n has the length sqrt(d)
     network, gain, off = _signs(
         replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
     )
     recorder.step("Signs and first gain", off=off)
     if off > SIGNS:
-        return NoNetwork.NO_SIGNS_BETWEEN_NORMS, ended, PostNormPart(_norm(last, eps))
+        return PostNormPart(NoNetwork.NO_SIGNS_BETWEEN_NORMS, _norm(last, eps)), ended
     g, bias, error = fit_short(SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng)
     recorder.step("First eps", eps=g.eps, error=error)
     parts = FeedForward(
@@ -95,9 +128,10 @@ def between_norms(
     norms = Norm(gain, np.zeros(d), g.eps), _norm(last, eps)
     accuracies = [max(_RULES.least, factor * error) for factor in _RULES.amplified]
     peeled = Mirrored(oracle, last, g, linear, bias)
-    return *_attention(oracle, peeled, accuracies, parts, norms, rng, recorder), PostNormPart(
-        norms[1], norms[0], parts
-    )
+    block, ended = _attention(oracle, peeled, accuracies, parts, norms, rng, recorder)
+    if isinstance(block, NoNetwork):
+        return PostNormPart(block, norms[1], norms[0], parts), ended
+    return block, ended
 
 
 def _fitted(

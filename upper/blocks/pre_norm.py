@@ -15,7 +15,7 @@ from upper.blocks.normed_signs import turn_signs
 from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.peel import read_attention
 from upper.blocks.sphere import Sphere
-from upper.blocks.sphere_kinks import is_piecewise, read_piecewise
+from upper.blocks.sphere_kinks import is_noisy, is_piecewise, read_piecewise
 from upper.blocks.sphere_network import read_sphere
 
 
@@ -44,7 +44,10 @@ def behind_norms(
 ) -> tuple[Block | NoNetwork, Verdict]:
     """The block behind a map of the sphere, or why there is none, and the verdict by fresh queries."""
     ask = one_token(oracle)
-    read_network = read_piecewise if is_piecewise(sphere, rng) else read_sphere
+    piecewise = is_piecewise(sphere, rng)
+    if piecewise and is_noisy(sphere, rng):
+        return NoNetwork.NOISY, Verdict(Outcome.NO_BLOCK)
+    read_network = read_piecewise if piecewise else read_sphere
     for _ in range(_RULES.circles):
         read = read_network(sphere, rng, recorder)
         if read is None:

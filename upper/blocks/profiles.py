@@ -71,14 +71,19 @@ def fit_waves(
 ) -> tuple[Float[np.ndarray, " h"], Float[np.ndarray, " h"], Float[np.ndarray, " h"]]:
     """Sizes s and offsets a for which act''(s wave + a) is the profile up to a factor; and the misfits, relative to it.
 
-    The minima of a grid are the starts.
+    The minima of a grid are the starts. A profile that is not finite, as where directions are wrong, has an infinite
+    misfit.
     """
-    root = np.sqrt(np.mean(waves**2, axis=1))
+    with np.errstate(all="ignore"):
+        root = np.sqrt(np.mean(waves**2, axis=1))
+        units = profiles / np.linalg.norm(profiles, axis=1, keepdims=True)
+        finite = np.isfinite(units).all(axis=1) & np.isfinite(waves / root[:, None]).all(axis=1)
     by = _DESCENT
     axes = np.meshgrid(np.geomspace(*by.sizes), np.linspace(*by.offsets), indexing="ij")
     grid = np.stack(axes, axis=-1)
-    best, least = np.zeros((len(waves), 2)), np.zeros(len(waves))
-    for j, y in enumerate(profiles / np.linalg.norm(profiles, axis=1, keepdims=True)):
+    best, least = np.zeros((len(waves), 2)), np.full(len(waves), np.inf)
+    for j in np.flatnonzero(finite):
+        y = units[j]
         wave = np.column_stack([waves[j] / root[j], np.ones(len(y))])
         cost = np.linalg.norm(_unexplained(name, grid, y, wave)[0], axis=-1)
         minima = np.flatnonzero(cost == minimum_filter(cost, footprint=generate_binary_structure(2, 1)))

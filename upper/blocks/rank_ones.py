@@ -51,6 +51,8 @@ def squares_in_span(
     """The unit x whose x x^T, with the identity, span what these vectors do; None if there are none up to `most`."""
     singular, right = np.linalg.svd(vectors, full_matrices=False)[1:]
     ratios = (singular[:-1] / np.maximum(singular[1:], np.finfo(float).tiny))[:most]
+    if not len(ratios):  # one direction beside the circle
+        return None
     h = int(np.argmax(ratios))
     recorder.step("Width", neurons=h, gap=float(ratios[h]))
     if h == 0 or ratios[h] < _BY.gap:

@@ -26,6 +26,8 @@ class _Search:
     nearest: float = 3e-6
     #: four points are on one piece if their combination is below this share of the values
     piece: float = 3e-10
+    #: places where four points this near tell the noise of answers: there is hardly a kink among them
+    still: int = 5
     #: two jumps of one neuron differ by less, relative to their size
     same: float = 1e-3
     #: kinks between two Jacobians, over d, and the first step of a Jacobian in the length of its piece
@@ -84,6 +86,19 @@ class _Circle:
     basis: Float[np.ndarray, "2 d"]
     angles: Float[np.ndarray, " p"]  #: of the kinks, in order
     jumps: Float[np.ndarray, "p d"]  #: of the derivative in the angle
+
+
+def is_noisy(sphere: Sphere, rng: np.random.Generator) -> bool:
+    """Whether noise or rounding hides pieces, so that bisection would go on at every place. 20 queries.
+
+    The combination of four values has unit coefficients together: noise leaves the same at all distances.
+    """
+    by = _SEARCH
+    places = 2 * np.pi * (np.arange(by.still)[:, None] + rng.random()) / by.still
+    angles = places + by.nearest * np.arange(4)
+    values = sphere(_on_circle(sphere.basis(rng)[:2], angles))
+    left = np.linalg.norm(_combination(angles, values), axis=1)
+    return bool(np.median(left) > by.piece * np.abs(values).max())
 
 
 def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.Generator) -> _Circle | None:

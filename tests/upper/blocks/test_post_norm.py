@@ -75,6 +75,13 @@ def test_size_and_offset_of_a_wave_are_known_from_the_curvature(kind):
     np.testing.assert_allclose(np.stack([sign * s, sign * a]), [sizes, offsets], atol=1e-4)
 
 
+def test_a_profile_without_curvature_is_explained_by_no_wave():
+    profiles = np.array([np.zeros(16), np.full(16, np.inf), np.ones(16)])
+    waves = np.cos(2 * np.pi * np.arange(16) / 16) * np.ones((3, 1))
+    misfit = fit_waves("gelu", profiles, waves)[2]
+    assert np.isinf(misfit).tolist() == [True, True, False]
+
+
 def test_a_network_is_fitted_to_directions_of_its_outputs():
     rng = np.random.default_rng(7)
     g = token_map(rng, dim=8, width=10)
@@ -203,3 +210,4 @@ def test_of_a_block_of_relu_the_last_norm_is_found():
     assert fit.outcome is Outcome.NO_BLOCK
     gain = fit.details.last.gain
     np.testing.assert_allclose(gain * np.sign(gain.sum()), block.norms[1].gain, rtol=1e-3)
+    assert fit.details.to_json()["last"]["gain"] == pytest.approx(gain)

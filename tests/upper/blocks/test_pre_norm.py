@@ -11,6 +11,7 @@ from upper import BlockByQueries
 from upper.blocks.ball import Ball
 from upper.blocks.normed_fit import fit_normed
 from upper.blocks.normed_map import NormedMap
+from upper.blocks.one_token import NoNetwork
 from upper.blocks.profiles import curvature, fit_profiles
 from upper.blocks.rank_ones import rank_ones, squares, vectors_of
 from upper.blocks.sphere import find_sphere
@@ -132,6 +133,25 @@ def test_a_pre_norm_block_of_relu_is_read_whole(dim, seed):
     fit = BlockByQueries().fit(ValueOracle(block, tokens=3), rng=seed + 1)
     assert fit.outcome.succeeded, fit.trace
     assert block_errors(fit.details, block).worst < 1e-7
+
+
+def test_noise_that_hides_kinks_ends_the_search_for_them():
+    block = normed(5, kind="relu")
+    noise = 1e-6 * np.random.default_rng(6).standard_normal(24)
+
+    def answer(x):  # noise that is the same when a query is repeated
+        return block(x) + noise * np.sin(1e9 * x)
+
+    oracle = ValueOracle.from_callable(answer, 2, 24)
+    fit = BlockByQueries(examples=20_000).fit(oracle, rng=0)
+    assert fit.outcome is Outcome.NO_BLOCK
+    assert fit.details is NoNetwork.NOISY
+
+
+def test_a_normed_block_of_four_coordinates_ends_with_a_reason():
+    block = normed(7, dim=4, width=4)
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=2), rng=0)
+    assert (fit.outcome, fit.details) == (Outcome.NO_BLOCK, NoNetwork.NOT_ON_SPHERE)
 
 
 @pytest.mark.parametrize("causal", [False, True])

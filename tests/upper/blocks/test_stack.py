@@ -5,7 +5,7 @@ import pytest
 
 from attention import ValueOracle, make_nice_block, relative_error
 from upper.blocks.one_token import one_token
-from upper.blocks.stack import read_stack_map
+from upper.blocks.stack import StackMap, read_stack_map
 from upper.blocks.stack_pairs import Stack, _derivative, _stepped, read_stack
 
 
@@ -63,3 +63,9 @@ def test_derivatives_of_a_stack_are_those_of_differences(fitted):
     x, step = rng.standard_normal((4, 2, 8)), 1e-6 * rng.standard_normal(2 * 2 * 8 * 17)
     change = (_stepped(fitted, step).behind(x) - _stepped(fitted, -step).behind(x)) / 2
     assert np.allclose(_derivative(fitted, x) @ step, change, atol=1e-4 * np.abs(change).max())
+
+
+def test_attentions_that_do_not_answer_fresh_pairs_are_not_returned(blocks):
+    first, second = blocks
+    oracle = ValueOracle.from_callable(lambda x: second(first(x)), 2, 8)
+    assert isinstance(read_stack(oracle, 3, np.random.default_rng(1001)), StackMap)
