@@ -31,8 +31,9 @@ from upper.value_queries import ByQueries
 _PAIRS, _MORE = 1.5, 8
 # Without a residual of the attention, pairs move by rounding alone.
 _MOVED = 1e-5
-# Peeled answers are right to so many times the error of g on fresh tokens, and no better than the other.
-_AMPLIFIED, _LEAST = 10.0, 1e-12
+# Peeled answers are right to so many times the error of g on fresh tokens, within these bounds; a block whose fresh
+# queries are worse than the second is not read, whatever g amplifies.
+_AMPLIFIED, _LEAST, _LARGEST = 10.0, 1e-12, 1e-3
 # Rounds of a robust fit.
 _REWEIGHTED = 20
 
@@ -162,7 +163,7 @@ def _behind(
     for again in (False, True):
         if again:
             layer = read_near(behind, accuracy, length, rng, recorder)
-            reached = accuracy * float(g.amplification(x, linear).max())
+            reached = min(_LARGEST, accuracy * float(g.amplification(x, linear).max()))
         if layer is not None:
             block = Block(layer, network, residual)
             ended = judge_block(oracle, block, rng, reached)
