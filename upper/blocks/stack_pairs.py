@@ -192,8 +192,9 @@ def _layers(
     logits = np.zeros((2, len(places), m, d))
     behind = map_.first(places)
     for n, x in enumerate(places):
-        into = inverse @ map_.first.jacobian(x[None])[0]
-        outputs = np.concatenate([first @ map_.first.jacobian(x[None])[0], into @ second])
+        slope = map_.first.jacobian(x[None])[0]
+        into = inverse @ slope
+        outputs = np.concatenate([first @ slope, into @ second])
         delta = _LOGITS / 2 / np.sqrt(d) * rng.standard_normal((_LOGIT_PAIRS * d, d))
         moved = _moved(oracle, map_, x, delta)
         along = (delta @ outputs).transpose(1, 2, 0)

@@ -218,16 +218,16 @@ def random_heads(problem: Problem, heads: int) -> Heads:
     known, d = problem.known, problem.examples.x.shape[2]
     if known.rank is None:
         theta = problem.rng.standard_normal((heads, d, d)) / d
-        return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
+        return _full_heads(problem, theta)
     factors = random_factors(heads=heads, dim=d, rank=known.rank, rng=problem.rng)
     return replace(factors, a=_with_row(factors.a) if known.biased else factors.a, causal=known.causal)
 
 
 def heads_from_moments(problem: Problem, heads: int) -> FullHeads:
     """Heads by moments of the examples, without biases (see `upper.newton.moment_start`)."""
-    known, (x, y) = problem.known, (problem.examples.x, problem.examples.y)
-    theta = heads_by_moments(x, y, heads, causal=known.causal, rng=problem.rng)
-    return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
+    x, y = problem.examples.x, problem.examples.y
+    theta = heads_by_moments(x, y, heads, causal=problem.known.causal, rng=problem.rng)
+    return _full_heads(problem, theta)
 
 
 def heads_at(problem: Problem, layer: AttentionLayer, only: Any = slice(None)) -> Heads:
@@ -350,6 +350,11 @@ def _rests(problem: Problem, start: Heads, residual: float, rules: StartRules) -
         if iterate.residual < NO_LOWER * residual:
             return passes, False
     return passes, True
+
+
+def _full_heads(problem: Problem, theta: np.ndarray) -> FullHeads:
+    known = problem.known
+    return FullHeads(_with_row(theta) if known.biased else theta, causal=known.causal)
 
 
 def _with_row(array: np.ndarray) -> np.ndarray:
