@@ -1,0 +1,125 @@
+"""One search for the settings of every peer of Newton: the fewest seconds of processor time to an error.
+
+The search has four rounds, a quarter of the budget each. A round draws settings from a box about the best setting so
+far, uniform in the logarithms, and every round halves the box. A setting runs on the first training target, and on
+the second if that took less than the best setting did. Its cost is the sum of both times. The best setting is tested on
+five other targets. A fit ends at the error; if it is not at the error on fresh inputs then, its time is infinite.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from statistics import median
+from typing import Any, cast
+
+import numpy as np
+
+from attention import BooleanInputs, ExampleOracle, GroundTruth, Learner, make_nice_layer
+from benchmarks.peer_settings import REUSED, SETTINGS, PeerSetting
+from benchmarks.report import Json, case_words, machine, show_table, write_json
+from runs import single_thread
+from upper import LBFGS, counting_floor
+from upper.baselines.gradient_descent import OptimizerName
+
+_TRAINING, _TESTS = (100, 101), range(110, 115)  # seeds of targets; `learners` has others
+_ROUNDS, _FRESH_INPUTS = 4, 500
+# the half width of the first box, in powers of two; momentum counts by its distance from 1
+_WIDTHS = np.array([0.9, 1.0, 1.3, 1.0, 0.7, 1.0])  # steps, batch, rate, momentum, power, reused
+_FRESH = 0.2  # of the settings of the first round draw fresh examples
+_BATCHES = 32  # batches are multiples of it
+_FLOORS = (3, 4, 5, 6, 8)  # of the examples of L-BFGS, its only setting
+_HELD_OUT, _FITTED = 0.95, 0.3  # of the error: where a fit ends, by held-out examples, or by fitted ones
+
+Case = tuple[int, int, int]
+
+
+def run_tune_peers(
+    peers: str = "sgd,adam,muon,soap,lbfgs",
+    cases: str = "4-4-32,8-4-32,2-2-32,4-4-64",
+    error: float = 1e-6,
+    budget: float = 120.0,
+    out: Json = None,
+) -> None:
+    """Search for each peer on each case, for `budget` seconds of processor time times (d / 32)."""
+    rows: list[dict[str, Any]] = []
+    with single_thread(torch=True):
+        for m, k, d in (cast(Case, tuple(map(int, case.split("-")))) for case in cases.split(",")):
+            for peer in peers.split(","):
+                search = _floors if peer == "lbfgs" else _search
+                found = search(peer, (m, k, d), error, budget * d / 32)
+                rows.append({"m": m, "k": k, "d": d, "peer": peer, **found})
+                print(rows[-1], flush=True)
+    show_table(
+        f"Processor seconds to {error:g}, {len(_TRAINING)} training targets, {len(_TESTS)} others",
+        ("m,k,d", "<peer", "settings tried", "seconds", "on the others", "missed"),
+        [
+            (case_words(row), row["peer"], str(row["tried"]), f"{row['seconds']:.2f}", f"{row['tests']:.2f}", str(row["missed"]))
+            for row in rows
+        ],
+    )  # fmt: skip
+    write_json(out, {**machine(), "error": error, "budget": budget, "rows": rows})
+
+
+def _search(peer: OptimizerName, case: Case, error: float, budget: float) -> dict[str, Any]:
+    rng, tried, (m, _, d) = np.random.default_rng(0), 0, case
+
+    def seconds(setting: PeerSetting, seed: int) -> float:
+        return _seconds(setting.learner(peer, m, d, tolerance=_HELD_OUT * error), case, seed, error)
+
+    best, least = SETTINGS[peer][case], [math.inf] * len(_TRAINING)
+    seconds(replace(best, steps=60), 0)  # imports count for none
+    began = time.process_time()
+    for number in range(_ROUNDS):
+        while time.process_time() - began < budget * (number + 1) / _ROUNDS:
+            setting = best if tried == 0 else _near(best, 0.5**number, rng)
+            if setting.steps >= best.steps and setting.batch > best.batch and least[0] < math.inf:
+                continue
+            tried += 1
+            costs = [seconds(setting, _TRAINING[0]), math.inf]
+            if costs[0] < 1.1 * least[0]:
+                costs[1] = seconds(setting, _TRAINING[1])
+            if sum(costs) < sum(least):
+                best, least = setting, costs
+    return {"setting": asdict(best), "tried": tried, **_tested(least, [seconds(best, seed) for seed in _TESTS])}
+
+
+def _floors(_: str, case: Case, error: float, __: float) -> dict[str, Any]:
+    m, k, d = case
+
+    def seconds(floors: int, seed: int) -> float:
+        examples = floors * counting_floor(heads=m, tokens=k, dim=d)
+        return _seconds(LBFGS(m, examples=examples, tolerance=_FITTED * error), case, seed, error)
+
+    costs = {floors: [seconds(floors, seed) for seed in _TRAINING] for floors in _FLOORS}
+    best = min(costs, key=lambda floors: sum(costs[floors]))
+    tests = [seconds(best, seed) for seed in _TESTS]
+    return {"setting": {"floors": best}, "tried": len(costs), **_tested(costs[best], tests)}
+
+
+def _near(setting: PeerSetting, width: float, rng: np.random.Generator) -> PeerSetting:
+    steps, batch, rate, momentum, power, reused = 2.0 ** (width * rng.uniform(-1, 1, 6) * _WIDTHS)
+    size = setting.reused or REUSED
+    fresh = rng.random() < _FRESH if width == 1 else setting.reused is None
+    return PeerSetting(
+        steps=max(50, round(setting.steps * steps)),
+        batch=max(_BATCHES, _BATCHES * round(setting.batch * batch / _BATCHES)),
+        rate=float(f"{setting.rate * rate:.3g}"),
+        momentum=max(0.0, round(1 - (1 - setting.momentum) * momentum, 3)),
+        power=round(setting.power * power, 2),
+        reused=None if fresh else round(size * reused),
+    )
+
+
+def _seconds(learner: Learner, case: Case, seed: int, error: float) -> float:
+    m, k, d = case
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d)
+    began = time.process_time()
+    fit = learner.fit(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3])
+    seconds = time.process_time() - began
+    truth = GroundTruth.draw(layer, inputs, _FRESH_INPUTS, rng=[seed, 1])
+    return seconds if truth.measure(layer=fit.layer)["relative_error"] <= error else math.inf
+
+
+def _tested(training: list[float], tests: list[float]) -> dict[str, Any]:
+    return {"seconds": sum(training) / len(training), "tests": median(tests), "missed": sum(map(math.isinf, tests))}
