@@ -20,7 +20,9 @@ class PeerSetting:
     power: float  #: of the cosine schedule
     reused: int | None = REUSED  #: None draws fresh examples
 
-    def learner(self, optimizer: OptimizerName, heads: int, dim: int, tolerance: float = 0.0) -> GradientDescent:
+    def learner(
+        self, optimizer: OptimizerName, heads: int, dim: int, tolerance: float = 0.0
+    ) -> GradientDescent:
         """The learner with this setting."""
         return GradientDescent(
             heads,
