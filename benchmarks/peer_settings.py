@@ -1,8 +1,9 @@
 """Settings of Newton's peers, a few per case, as `python -m benchmarks tune-peers` found them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from upper import GradientDescent
+from upper import GradientDescent, counting_floor
 from upper.baselines.gradient_descent import OptimizerName
 
 REUSED = 16_384
@@ -69,3 +70,27 @@ SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
         (8, 8, 64): PeerSetting(1425, 128, 0.005, 0.8, 2.0),
     },
 }
+
+FLOORS = {(2, 2, 32): 8, (4, 4, 32): 5, (8, 4, 32): 5, (4, 4, 64): 5}
+"""The examples of L-BFGS, in counting floors."""
+
+
+def peer_settings(
+    optimizer: OptimizerName, m: int, k: int, d: int, *, device: str | None = None
+) -> list[GradientDescent]:
+    """The setting for a case on a fixed set, and on fresh examples; an unknown case gets that of the nearest one."""
+    setting = _of_nearest(SETTINGS[optimizer], (m, k, d))
+    fixed = replace(setting, reused=setting.reused or REUSED)
+    return [
+        replace(one.learner(optimizer, m, d), device=device or "cpu")
+        for one in (fixed, replace(setting, reused=None))
+    ]
+
+
+def lbfgs_examples(m: int, k: int, d: int) -> int:
+    """The examples of L-BFGS for a case; an unknown case gets the floors of the nearest one."""
+    return _of_nearest(FLOORS, (m, k, d)) * counting_floor(heads=m, tokens=k, dim=d)
+
+
+def _of_nearest(table: dict[tuple[int, int, int], Any], case: tuple[int, int, int]) -> Any:
+    return table[min(table, key=lambda known: sum(abs(a - b) / b for a, b in zip(case, known, strict=True)))]

@@ -1,10 +1,10 @@
 """One search for the settings of every peer of Newton: the fewest seconds of processor time to an error.
 
 The search has four rounds, a quarter of the budget each. A round draws settings from a box about the best setting so
-far, uniform in the logarithms, and every round halves the box. A setting runs on the first training target, and on the second
-if it cost less than the best one there; a run is left once it takes longer. The cost of a setting is the sum of both
-times. The best setting is tested on five other targets. A fit ends at the error. If it ends above, on fresh inputs,
-it costs more than any that does not, and the more the larger its error is.
+far, uniform in the logarithms, and every round halves the box. A setting runs on the first training target, and on the
+second if it cost less than the best one there; a run is left once it takes longer. The cost of a setting is the sum of
+both times. The best setting is tested on five other targets. A fit ends at the error. If it ends above, on fresh
+inputs, it costs more than any that does not, and the more the larger its error is.
 """
 
 import math
@@ -51,11 +51,12 @@ def run_tune_peers(
                 found = search(peer, (m, k, d), error, budget * d / 32)
                 rows.append({"m": m, "k": k, "d": d, "peer": peer, **found})
                 print(rows[-1], flush=True)
+    numbers = ("seconds", "tests", "missed")
     show_table(
         f"Processor seconds to {error:g}, {len(_TRAINING)} training targets, {len(_TESTS)} others",
         ("m,k,d", "<peer", "settings tried", "seconds", "on the others", "missed"),
         [
-            (case_words(row), row["peer"], str(row["tried"]), f"{row['seconds']:.2f}", f"{row['tests']:.2f}", str(row["missed"]))
+            (case_words(row), row["peer"], f"{row['tried']}", *(f"{row[name]:.3g}" for name in numbers))
             for row in rows
         ],
     )  # fmt: skip
