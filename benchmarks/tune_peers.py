@@ -17,7 +17,7 @@ import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Learner, Step, make_nice_layer
 from benchmarks.peer_settings import REUSED, SETTINGS, PeerSetting
-from benchmarks.report import Json, case_words, machine, show_table, write_json
+from benchmarks.report import Json, machine, write_json
 from runs import single_thread
 from upper import LBFGS, counting_floor
 from upper.baselines.gradient_descent import OptimizerName
@@ -50,16 +50,7 @@ def run_tune_peers(
                 search = _floors if peer == "lbfgs" else _search
                 found = search(peer, (m, k, d), error, budget * d / 32)
                 rows.append({"m": m, "k": k, "d": d, "peer": peer, **found})
-                print(rows[-1], flush=True)
-    numbers = ("seconds", "tests", "missed")
-    show_table(
-        f"Processor seconds to {error:g}, {len(_TRAINING)} training targets, {len(_TESTS)} others",
-        ("m,k,d", "<peer", "settings tried", "seconds", "on the others", "missed"),
-        [
-            (case_words(row), row["peer"], f"{row['tried']}", *(f"{row[name]:.3g}" for name in numbers))
-            for row in rows
-        ],
-    )  # fmt: skip
+                print(*rows[-1].values(), flush=True)
     write_json(out, {**machine(), "error": error, "budget": budget, "rows": rows})
 
 
@@ -105,8 +96,8 @@ def _near(setting: PeerSetting, width: float, rng: np.random.Generator) -> PeerS
         steps=max(50, round(setting.steps * steps)),
         batch=max(_BATCHES, _BATCHES * round(setting.batch * batch / _BATCHES)),
         rate=float(f"{setting.rate * rate:.3g}"),
-        momentum=max(0.0, round(1 - (1 - setting.momentum) * momentum, 3)),
-        power=round(setting.power * power, 2),
+        momentum=max(0.0, round(1 - (1 - setting.momentum) * float(momentum), 3)),
+        power=round(setting.power * float(power), 2),
         reused=None if fresh else round(size * reused),
     )
 
@@ -118,20 +109,16 @@ def _cost(learner: Learner, case: Case, seed: int, error: float, most: float = m
 
     def leave(_: Step) -> None:
         if time.process_time() - began > _SLACK * most:
-            raise _LateError
+            raise TimeoutError
 
     try:
         fit = learner.fit(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3], progress=leave)
-    except _LateError:
+    except TimeoutError:
         return math.inf
     seconds = time.process_time() - began
     truth = GroundTruth.draw(layer, inputs, _FRESH_INPUTS, rng=[seed, 1])
     reached = truth.measure(layer=fit.layer)["relative_error"] / error
     return seconds if reached <= 1 else _MISSED * (1 + math.log10(reached))
-
-
-class _LateError(Exception):
-    pass
 
 
 def _tested(training: list[float], tests: list[float]) -> dict[str, Any]:
