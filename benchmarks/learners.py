@@ -21,7 +21,6 @@ from rich.console import Console
 
 from arena.formats import plural
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
-from benchmarks.kernels import CASES
 from benchmarks.peer_settings import lbfgs_examples, peer_settings
 from benchmarks.referee import MISSING, OptimistixLM, has_referee
 from benchmarks.report import Json, Svg, case_words, drawing, end_with, show_table, write_json
@@ -31,6 +30,8 @@ from upper import LBFGS, GradientDescent, Newton, OneGradientStep
 from upper.baselines.gradient_descent import OptimizerName
 from upper.engine import EngineName
 
+CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32), (4, 4, 64))
+"""The sizes for which `tune-peers` found settings."""
 ERRORS = (1e-2, 1e-6, 1e-12)
 FRESH, REUSING = "Adam, fresh examples", "Adam, a fixed set"
 MOST_SECONDS = {1e-6: 0.4, 1e-12: 0.12}

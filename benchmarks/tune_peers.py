@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Learner, Step, make_nice_layer
-from benchmarks.peer_settings import REUSED, SETTINGS, PeerSetting
+from benchmarks.peer_settings import REUSED, SETTINGS, PeerSetting, of_nearest
 from benchmarks.report import Json, machine, write_json
 from runs import single_thread
 from upper import LBFGS, counting_floor
@@ -62,7 +62,7 @@ def run_tune_peers(
 
 def _search(peer: Any, case: Case, fits: Cost, budget: float) -> tuple[PeerSetting, list[float], int]:
     rng, tried = np.random.default_rng(0), 0
-    best, costs = SETTINGS[peer][case], [math.inf] * len(_TRAINING)
+    best, costs = of_nearest(SETTINGS[peer], case), [math.inf] * len(_TRAINING)
     fits(replace(best, steps=60), 0)  # imports count for none
     began = time.process_time()
     for number in range(_ROUNDS):
