@@ -42,10 +42,10 @@ class PeerSetting:
 _BETA2, _FAR_BELOW = 0.98, 5e-7
 SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
     "sgd": {
-        (2, 2, 32): PeerSetting(1250, 512, 1.0, 0.9, 1.0),
-        (4, 4, 32): PeerSetting(1000, 256, 1.0, 0.9, 1.0),
-        (8, 4, 32): PeerSetting(1000, 256, 1.0, 0.9, 1.0),
-        (4, 4, 64): PeerSetting(2000, 512, 0.5, 0.95, 1.0),
+        (2, 2, 32): PeerSetting(2690, 704, 0.915, 0.896, 1.64, 27_496),
+        (4, 4, 32): PeerSetting(2647, 192, 0.732, 0.922, 1.49, 10_184),
+        (8, 4, 32): PeerSetting(1483, 320, 1.13, 0.889, 1.42, 13_864),
+        (4, 4, 64): PeerSetting(2186, 512, 0.556, 0.946, 1.25, 14_337),
     },
     "adam": {
         (2, 2, 32): PeerSetting(875, 512, 0.0045, 0.7, 1.5),
@@ -67,7 +67,7 @@ SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
     },
 }
 
-FLOORS = {(2, 2, 32): 8, (4, 4, 32): 5, (8, 4, 32): 5, (4, 4, 64): 5}
+FLOORS = {(2, 2, 32): 3, (4, 4, 32): 5, (8, 4, 32): 5, (4, 4, 64): 4}
 """The examples of L-BFGS, in counting floors."""
 
 
