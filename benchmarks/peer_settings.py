@@ -50,8 +50,8 @@ SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
     "adam": {
         (2, 2, 32): PeerSetting(875, 512, 0.0045, 0.7, 1.5),
         (4, 4, 32): PeerSetting(850, 128, 0.0045, 0.7, 1.5),
-        (8, 4, 32): PeerSetting(1125, 128, 0.0045, 0.7, 1.5),
-        (4, 4, 64): PeerSetting(1925, 256, 0.0045, 0.8, 1.5),
+        (8, 4, 32): PeerSetting(1147, 128, 0.00437, 0.697, 1.54, 17_403),
+        (4, 4, 64): PeerSetting(1718, 288, 0.00455, 0.813, 1.49, 18_752),
     },
     "muon": {
         (2, 2, 32): PeerSetting(875, 512, 0.01, 0.9, 3.0),
