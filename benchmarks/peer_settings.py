@@ -48,7 +48,7 @@ SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
         (4, 4, 64): PeerSetting(2186, 512, 0.556, 0.946, 1.25, 14_337),
     },
     "adam": {
-        (2, 2, 32): PeerSetting(875, 512, 0.0045, 0.7, 1.5),
+        (2, 2, 32): PeerSetting(1009, 416, 0.00478, 0.749, 2.95, 14_684),
         (4, 4, 32): PeerSetting(850, 128, 0.0045, 0.7, 1.5),
         (8, 4, 32): PeerSetting(1147, 128, 0.00437, 0.697, 1.54, 17_403),
         (4, 4, 64): PeerSetting(1718, 288, 0.00455, 0.813, 1.49, 18_752),
