@@ -13,7 +13,7 @@ from attention.evaluation import HeldOut, Predictor, Verdict, hold_out
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Progress, Step
 from attention.inputs import Rng
-from attention.layer import AttentionLayer
+from attention.layer import Layer
 from attention.outcome import Outcome
 from attention.validation import check, random_generator, require_array
 
@@ -104,8 +104,8 @@ class Recorder:
         name: str,
         *,
         predict: Predictor | None = None,
-        layer: AttentionLayer | Block | None = None,
-        against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
+        layer: Layer | Block | None = None,
+        against: Callable[[Any], Mapping[str, float]] | None = None,
         phase: int | None = None,
         engine: str = "",
         **measures: float | int | Iterable[float | int],
@@ -133,7 +133,7 @@ class Recorder:
         ended: Outcome | Verdict,
         *,
         predict: Predictor | None = None,
-        layer: AttentionLayer | Block | None = None,
+        layer: Layer | Block | None = None,
         **more: Any,
     ) -> Fit:
         """The `Fit` from the records, with `more` of its fields; without `predict`, the layer is the predictor.

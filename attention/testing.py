@@ -13,7 +13,7 @@ from attention.examples import ExampleOracle
 from attention.feed_forward import FeedForward
 from attention.fits import Fit, GroundTruth, Step
 from attention.inputs import Inputs
-from attention.layer import AttentionLayer
+from attention.layer import Layer
 from attention.learning import Learner, access_of
 from attention.outcome import Outcome
 from attention.value_oracle import ValueOracle
@@ -28,7 +28,7 @@ _TIMES_DRAWN, _MOST_FEW, _FEW_INPUTS = 2.5, 4096, 3
 
 def check_learner(
     learner: Learner,
-    target: AttentionLayer | Block | FeedForward,
+    target: Layer | Block | FeedForward,
     inputs: Inputs,
     *,
     seed: int = 0,
@@ -40,7 +40,7 @@ def check_learner(
     ----------
     learner : Learner
         The learner, with budgets small enough that a dozen fits are affordable.
-    target : AttentionLayer, Block or FeedForward
+    target : AttentionLayer, RotaryLayer, Block or FeedForward
         A target for the fits; the learner need not succeed on it.
     inputs : Inputs
         The distribution of the tokens.
