@@ -108,16 +108,19 @@ def _pencil(
     distances = np.arange(0 if causal else -far, far + 1)
     slices = moved.derivative[rows[:, None] - distances, rows[:, None]]
     mean = slices.mean(axis=0)
-    size, parts = np.linalg.svd(slices.reshape(len(rows), -1), full_matrices=False)[1:]
-    parts = parts[: np.sum(size > 1e-9 * size[0])][:4].reshape(-1, len(distances), m)
+    size, parts = np.linalg.svd((slices - mean).reshape(len(rows), -1), full_matrices=False)[1:]
+    many = min(int(np.sum(size > 1e-9 * size[0])), m)
+    size, parts = size[:many], parts[:many].reshape(many, len(distances), m)
     best, widest = None, 0.0
-    for mix in rng.standard_normal((_PENCILS, len(parts))):
-        ratio = np.linalg.lstsq(mean, np.tensordot(mix, parts, 1), rcond=None)[0]
-        eigenvalues, vectors = np.linalg.eig(ratio)
-        apart = np.abs(eigenvalues[:, None] - eigenvalues) + np.diag(np.full(m, np.inf))
-        gap = float(apart.min() / np.ptp(eigenvalues.real)) if m > 1 else 1.0
-        if not eigenvalues.imag.any() and gap > widest:
-            best, widest = vectors.real, gap
+    for power in (0.0, 0.5, 1.0):
+        for mix in size**power * rng.standard_normal((_PENCILS, many)):
+            ratio = np.linalg.lstsq(mean, np.tensordot(mix, parts, 1), rcond=None)[0]
+            eigenvalues, vectors = np.linalg.eig(ratio)
+            apart = np.abs(eigenvalues[:, None] - eigenvalues)[~np.eye(m, dtype=bool)].min(initial=np.inf)
+            # the parts of small size have errors as much larger
+            gap = min(float(apart), 1.0) / float(np.linalg.norm(mix / size))
+            if not np.imag(eigenvalues).any() and gap > widest:
+                best, widest = vectors.real, gap
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = None if best is None else best / (total @ best)
     return scaled if scaled is not None and np.isfinite(scaled).all() else None
