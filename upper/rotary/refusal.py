@@ -13,3 +13,8 @@ class Refusal(Enum):
     SATURATED = "Weights of movable tokens are too small to be read, however short the tokens are."
     MANY_COORDINATES = "Queries and keys show no limited rank: the scores are no products of queries and keys."
     FREQUENCIES = "The frequencies of the layer are not the given ones: leave them out, and they are found."
+
+    @property
+    def explanation(self) -> str:
+        """The sentence, for a `Fit` whose details this is."""
+        return str(self.value)
