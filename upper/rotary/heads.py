@@ -21,6 +21,8 @@ _EQUATIONS = 8
 # A fit is right where it is rounding, or so many times the error of the answers. Measured: 3e-16 to 3e-15, and 1e-3 or
 # more where it ends elsewhere.
 FITTED, ERRORS = 1e-11, 10.0
+# A right fit takes 5 to 20 evaluations.
+_EVALUATIONS = 60
 # Combinations of rows of which the best separated is taken.
 _PENCILS = 24
 
@@ -150,7 +152,13 @@ def _fit(moved: _Moved, dual: Float[np.ndarray, " m"], rng: np.random.Generator)
     if has[0].sum() > 1:
         scores[: zero + 1] = np.log(weights[::-1, 0] / weights[0, 0])
     fit = least_squares(
-        problem.residual, problem.start(scores, dual), problem.jacobian, method="lm", xtol=1e-15, ftol=1e-15
+        problem.residual,
+        problem.start(scores, dual),
+        problem.jacobian,
+        method="lm",
+        xtol=1e-15,
+        ftol=1e-15,
+        max_nfev=_EVALUATIONS,
     )
     scores[free] = fit.x[: len(free)]
     return _Fitted(scores, fit.x[2 * len(free) :], float(np.sqrt(2 * fit.cost / fit.fun.size)))

@@ -22,9 +22,11 @@ from upper.value_queries.queries import Tolerances, is_causal, linear_part, meas
 
 # Two movable tokens have 2 m weights in the d numbers of a row; 0.5 leaves no equation over.
 _MOST_HEADS = 0.45
-# Moves of each token, in three attempts: more moves give a better start, and shorter tokens weights that are less
-# saturated. 4 moves suffice for 8 heads in 29 of 30 layers.
-_ATTEMPTS = ((4, 1.0), (8, 0.5), (8, 1.0), (8, 0.5))
+# Moves of each token, for up to 8 heads and for more: more moves give a better start. With 4, 2 of 2 layers of 16 heads
+# took a second attempt.
+_MOVES, _MANY_MOVES, _MANY = 4, 8, 8
+# Lengths of tokens, relative to the first: weights at shorter ones are less saturated.
+_ATTEMPTS = (1.0, 0.5, 1.0, 0.5)
 # Fresh sequences of these lengths, so many of each.
 _LENGTHS, _SEQUENCES = (8, 64, 512), 3
 # Equal tokens that are answered so far from a linear map are answered by no layer, as in `ByQueries`.
@@ -175,7 +177,8 @@ def _projections(
 ) -> np.ndarray | Refusal:
     """All W_i, from the first attempt whose heads and projections fit their answers."""
     refusal = Refusal.NO_PENCIL
-    for moves, shorter in _ATTEMPTS:
+    for attempt, shorter in enumerate(_ATTEMPTS):
+        moves = _MANY_MOVES if attempt or counted.heads > _MANY else _MOVES
         heads = separate_heads(equal, counted.heads, shorter * counted.length, moves, rng)
         if heads is None:
             continue

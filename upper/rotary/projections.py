@@ -14,7 +14,7 @@ from upper.rotary.moved_token import STEP, EqualTokens
 from upper.value_queries.queries import orthonormal
 
 # Moves of token 0, in units of STEP: three are the fewest that leave equations for p_i. 3 d queries.
-_MOVES = np.array([-2.0, 1.0, 2.0])
+_MOVES = np.array([-1.0, 0.5, 1.0])
 # Gauss-Newton steps; 4 to 6 are enough, more are needed where a first one is long.
 _STEPS = 20
 # The sum of the projections is known from equal tokens; another by this share is none of theirs. Measured: 1e-11.
