@@ -18,8 +18,8 @@ from upper.rotary.movable import Movable
 # A singular value of scores counts above this share of the largest: measured are .01 or more, and 1e-12 to 1e-10 of
 # rounding. Coarse answers raise it to so many roots of their accuracy, half way in digits.
 _RANK, _ROOTS = 1e-6, 4.0
-# Slower frequencies, in radians, are none; they are right to 1e-12, and to so many times the accuracy of the answers.
-_STILL, _ACCURACIES = 1e-8, 100.0
+# Slower frequencies, in radians, are none; they are right to 1e-12, and to so many times the error of the answers.
+_STILL, _ERRORS = 1e-8, 100.0
 # Rounds of null vector and frequency: the second reaches rounding.
 _ROUNDS = 2
 # Frequencies that differ by so many radians over all rows are different.
@@ -39,19 +39,19 @@ class Keys:
     group: Int[np.ndarray, " m"]  #: heads of one number have the same map
 
 
-def rank_tolerance(accuracy: float) -> float:
+def rank_tolerance(error: float) -> float:
     """The share of the largest singular value from which on one counts."""
-    return max(_RANK, _ROOTS * float(np.sqrt(accuracy)))
+    return max(_RANK, _ROOTS * float(np.sqrt(error)))
 
 
 def read_keys(
     movable: Movable, scores: Float[np.ndarray, "m f k n"], given: Float[np.ndarray, " f"] | None
 ) -> Keys | None:
     """Keys of all heads from scores of fillers and differences; None if frequencies are not the given ones."""
-    accuracy = movable.equal.precision.accuracy
-    sides = [_Side.of(theta, rank_tolerance(accuracy)) for theta in scores]
+    error = movable.equal.relative_error
+    sides = [_Side.of(theta, rank_tolerance(error)) for theta in scores]
     rows = scores.shape[2]
-    still = max(_STILL, _ACCURACIES * accuracy)
+    still = max(_STILL, _ERRORS * error)
     own = [side.frequencies(still) for side in sides]
     turning = _clusters(np.concatenate([omega[omega > 0] for omega in own]), _SAME / rows, still)
     if given is not None:

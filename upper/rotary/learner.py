@@ -13,7 +13,7 @@ from attention.validation import NonNegativeFloat, NonNegativeInt, checked
 from upper.rotary.heads import Heads, separate_heads
 from upper.rotary.keys import MORE, Keys, rank_tolerance, read_keys
 from upper.rotary.movable import Movable, movable_tokens
-from upper.rotary.moved_token import Counted, EqualTokens, count_heads
+from upper.rotary.moved_token import Counted, EqualTokens, count_heads, positions_show
 from upper.rotary.projections import read_projections
 from upper.rotary.queries_side import Scores, read_queries
 from upper.rotary.refusal import Refusal
@@ -144,9 +144,11 @@ class RotaryByQueries(LearnerBase):
     def _recovered(
         self, equal: EqualTokens, rng: np.random.Generator, recorder: Recorder
     ) -> RotaryLayer | Refusal:
+        if not positions_show(equal, rng):
+            return Refusal.NO_POSITIONS
         counted = count_heads(equal, rng)
         if counted is None:
-            return Refusal.NO_POSITIONS
+            return Refusal.NO_PENCIL
         recorder.step("Heads counted", heads=counted.heads, length=counted.length, smallest=counted.smallest)
         if counted.heads > _MOST_HEADS * equal.oracle.dim:
             return Refusal.MANY_HEADS
@@ -193,7 +195,7 @@ def _projections(
 
 def _weights_of_enough(movable: Movable, coordinates: int) -> np.ndarray | Refusal:
     """Log weights around as many fillers as show the rank of the scores, twice as many each time."""
-    tolerance = rank_tolerance(movable.equal.precision.accuracy)
+    tolerance = rank_tolerance(movable.equal.relative_error)
     logs, most = None, len(movable.fillers)
     number = min(coordinates + MORE, most)
     while True:

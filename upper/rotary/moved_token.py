@@ -52,6 +52,12 @@ class EqualTokens:
         size = self.linear.bias + token @ self.linear.projection_sum
         return self.precision.error(float(np.sqrt(np.mean(size**2))))
 
+    @property
+    def relative_error(self) -> float:
+        """The error of an answer to tokens of unit variance, relative to its size."""
+        size = max(self.precision.size, np.finfo(float).tiny)
+        return self.precision.error(size) / size
+
     def attended(self, length: int) -> Int[np.ndarray, "k k"]:
         """Which tokens (columns) each row sees."""
         ones = np.ones((length, length), dtype=bool)
@@ -67,10 +73,19 @@ class Counted:
     smallest: float  #: the singular value of the last head there, relative to the outputs
 
 
+def positions_show(equal: EqualTokens, rng: np.random.Generator) -> bool:
+    """Whether the last row of a random sequence changes if the tokens before it change places. 2 queries."""
+    x = rng.standard_normal((_ROWS, equal.oracle.dim))
+    answers = equal.oracle.ask(np.array([x, np.concatenate([x[:-1][::-1], x[-1:]])]))[:, -1]
+    error = equal.precision.error(float(np.sqrt(np.mean(answers**2))))
+    least = max(_ERRORS * error, np.sqrt(_RANK) * float(np.abs(answers).max()))
+    return bool(np.abs(answers[1] - answers[0]).max() > least)
+
+
 def count_heads(equal: EqualTokens, rng: np.random.Generator) -> Counted | None:
     """The rank of the answers less those of equal weights, at lengths that are doubled until it is clear; or None.
 
-    Without positions all weights at equal tokens are equal, whatever the length. About 5 to 8 queries.
+    About 5 to 8 queries.
     """
     d = equal.oracle.dim
     y, delta = orthonormal(rng, 2, d)
