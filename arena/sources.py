@@ -179,7 +179,8 @@ class AskedFunction:
             function = _named(function)
         else:
             name = getattr(function, "__name__", type(function).__name__)
-        oracle = ValueOracle.from_callable(answering(function, tokens, dim), tokens, dim)
+        of_query = None if getattr(learner, "any_length", False) else tokens
+        oracle = ValueOracle.from_callable(answering(function, tokens, dim), of_query, dim)
         for_learner, for_check = np.random.default_rng(seed).spawn(2)
         with single_thread(torch="torch" in sys.modules):
             fit = learner.fit(oracle, rng=for_learner, progress=progress)

@@ -162,6 +162,7 @@ class LearnerBase:
     """A learner with the common part of `fit`; subclasses define `_learn`, and `_prepare` for work before the clock."""
 
     access: ClassVar[Access] = "random examples"
+    any_length: ClassVar[bool] = False  #: whether its queries have other numbers of tokens than examples
 
     examples: int | None = None
 

@@ -71,6 +71,7 @@ class RotaryByQueries(LearnerBase):
     """
 
     access: ClassVar[Access] = "value queries"
+    any_length: ClassVar[bool] = True
 
     frequencies: tuple[NonNegativeFloat, ...] | None = None
     examples: NonNegativeInt | None = None

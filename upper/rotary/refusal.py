@@ -15,3 +15,8 @@ class Refusal(Enum):
         "Queries and keys show no limited rank: the scores are no products of queries and keys."
     )
     FREQUENCIES = "The frequencies of the layer are not the given ones: leave them out, and they are found."
+
+    @property
+    def explanation(self) -> str:
+        """The sentence, for a `Fit` whose details this is."""
+        return str(self.value)
