@@ -13,16 +13,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import least_squares
 
-from upper.rotary.moved_token import STEP, EqualTokens
+from upper.rotary.moved_token import ERRORS, STEP, EqualTokens
 from upper.value_queries.queries import orthonormal
 
 # Equations of a fit for each unknown; all of them made fits of 16 heads take ten times as long, to the same digits.
 _EQUATIONS = 8
-# A fit is right where it is rounding, or so many times the error of the answers. Measured: 3e-16 to 3e-15, and 1e-3 or
-# more where it ends elsewhere.
-FITTED, ERRORS = 1e-11, 10.0
-# Combinations of rows of which the best separated is taken.
-_PENCILS = 24
+# Right fits, of heads and of slopes, take 5 to 20 iterations; random combinations of rows, of which the best is taken.
+ITERATIONS, _PENCILS = 50, 24
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,9 @@ def separate_heads(
     if duals is None:
         return None
     fits = [_fit(moved, dual, rng) for dual in duals.T]
-    noise = equal.error(y) / STEP
-    if any(fit.residual > max(FITTED, ERRORS * noise * np.linalg.norm(fit.dual)) for fit in fits):
-        return None
-    if np.linalg.cond([fit.dual for fit in fits]) > 1 / np.sqrt(max(FITTED, noise)):
+    noise = ERRORS * equal.error(y) / STEP
+    worst = max(fit.residual - noise * float(np.linalg.norm(fit.dual)) for fit in fits)
+    if worst > equal.tolerance or np.linalg.cond([fit.dual for fit in fits]) > equal.tolerance**-0.5:
         return None
     scores = np.array([fit.scores for fit in fits])
     weights = np.where(moved.present, np.exp(scores), 0.0)
@@ -86,8 +82,7 @@ class _Moved:
     @property
     def present(self) -> Bool[np.ndarray, " j"]:
         """Which distances there are."""
-        present: np.ndarray = self.distances_of_rows.any(axis=0)
-        return present
+        return np.asarray(self.distances_of_rows.any(axis=0))
 
     @property
     def derivative(self) -> Float[np.ndarray, "k k m"]:
@@ -150,7 +145,13 @@ def _fit(moved: _Moved, dual: Float[np.ndarray, " m"], rng: np.random.Generator)
     if has[0].sum() > 1:
         scores[: zero + 1] = np.log(weights[::-1, 0] / weights[0, 0])
     fit = least_squares(
-        problem.residual, problem.start(scores, dual), problem.jacobian, method="lm", xtol=1e-15, ftol=1e-15
+        problem.residual,
+        problem.start(scores, dual),
+        problem.jacobian,
+        method="lm",
+        xtol=1e-15,
+        ftol=1e-15,
+        max_nfev=ITERATIONS,
     )
     scores[free] = fit.x[: len(free)]
     return _Fitted(scores, fit.x[2 * len(free) :], float(np.sqrt(2 * fit.cost / fit.fun.size)))

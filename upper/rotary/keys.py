@@ -15,17 +15,10 @@ from jaxtyping import Complex, Float, Int
 
 from upper.rotary.movable import Movable
 
-# A singular value of scores counts above this share of the largest: measured are .01 or more, and 1e-12 to 1e-10 of
-# rounding. Coarse answers raise it to so many roots of their accuracy, half way in digits.
-_RANK, _ROOTS = 1e-6, 4.0
-# Slower frequencies, in radians, are none; they are right to 1e-12, and to so many times the accuracy of the answers.
-_STILL, _ACCURACIES = 1e-8, 100.0
-# Rounds of null vector and frequency: the second reaches rounding.
-_ROUNDS = 2
+# Slower frequencies, in radians, are none: those of exact answers are right to 1e-13.
+_STILL = 1e-8
 # Frequencies that differ by so many radians over all rows are different.
 _SAME = 0.1
-# Keys are shared where their directions have sines below this. Measured: 1e-10 against .9.
-_SHARED = 1e-4
 # More fillers than the rank by so many show that it is the rank.
 MORE = 4
 
@@ -39,19 +32,14 @@ class Keys:
     group: Int[np.ndarray, " m"]  #: heads of one number have the same map
 
 
-def rank_tolerance(accuracy: float) -> float:
-    """The share of the largest singular value from which on one counts."""
-    return max(_RANK, _ROOTS * float(np.sqrt(accuracy)))
-
-
 def read_keys(
     movable: Movable, scores: Float[np.ndarray, "m f k n"], given: Float[np.ndarray, " f"] | None
 ) -> Keys | None:
     """Keys of all heads from scores of fillers and differences; None if frequencies are not the given ones."""
-    accuracy = movable.equal.precision.accuracy
-    sides = [_Side.of(theta, rank_tolerance(accuracy)) for theta in scores]
+    tolerance = movable.equal.tolerance
+    sides = [_Side.of(theta, np.sqrt(tolerance)) for theta in scores]
     rows = scores.shape[2]
-    still = max(_STILL, _ACCURACIES * accuracy)
+    still = max(_STILL, tolerance)
     own = [side.frequencies(still) for side in sides]
     turning = _clusters(np.concatenate([omega[omega > 0] for omega in own]), _SAME / rows, still)
     if given is not None:
@@ -73,7 +61,7 @@ def read_keys(
             first = (zeros + 1) // 2
             keys[:, half - (standing + 1) // 2 :][:, :first] = basis[:, :first]
             keys[:, 2 * half - (standing + 1) // 2 :][:, : zeros - first] = basis[:, first:]
-    return Keys(frequencies, *_shared(frequencies, maps))
+    return Keys(frequencies, *_shared(frequencies, maps, np.sqrt(tolerance)))
 
 
 @dataclass(frozen=True)
@@ -94,11 +82,12 @@ class _Side:
 
     def frequencies(self, still: float) -> Float[np.ndarray, " f"]:
         """Descending; 0 for each coordinate that does not turn."""
-        one, other = (part.swapaxes(0, 1).reshape(len(self.right), -1) for part in (self.core[:-1], self.core[1:]))
+        one, other = (
+            part.swapaxes(0, 1).reshape(len(self.right), -1) for part in (self.core[:-1], self.core[1:])
+        )
         angles = np.angle(np.linalg.eigvals(np.linalg.lstsq(one.T, other.T, rcond=None)[0]))
         turning = np.sort(angles[angles > still])[::-1]
-        for _ in range(_ROUNDS):
-            turning = np.array([self._refined(omega) for omega in turning])
+        turning = np.array([self._refined(self._refined(omega)) for omega in turning])
         turning = turning[turning > still]
         return np.concatenate([turning, np.zeros(max(len(angles) - 2 * len(turning), 0))])
 
@@ -138,9 +127,9 @@ def _clusters(values: Float[np.ndarray, " n"], same: float, least: float) -> Flo
 
 
 def _shared(
-    frequencies: Float[np.ndarray, " f"], maps: Float[np.ndarray, "m d p"]
+    frequencies: Float[np.ndarray, " f"], maps: Float[np.ndarray, "m d p"], sine: float
 ) -> tuple[Float[np.ndarray, "m d p"], Int[np.ndarray, " m"]]:
-    """The same maps where keys are shared, with the number of the group of each head."""
+    """The same maps where the sines of keys are below this, 1e-10 or .9, with the number of the group of each head."""
     half, turning = len(frequencies), frequencies > 0
     columns = maps[:, :, :half] + 1j * maps[:, :, half:]
     flat = np.concatenate([maps[:, :, :half][:, :, ~turning], maps[:, :, half:][:, :, ~turning]], axis=2)
@@ -151,7 +140,7 @@ def _shared(
             first = group.index(g)
             cosines = np.abs(np.sum(columns[first].conj() * columns[i], axis=0))[turning]
             standing = flat[i] - flat[first] @ (flat[first].T @ flat[i])
-            if (cosines > 1 - _SHARED**2).all() and np.linalg.norm(standing) < _SHARED:
+            if (cosines > 1 - sine**2).all() and np.linalg.norm(standing) < sine:
                 group.append(g)
                 out[i] = maps[first]
                 break

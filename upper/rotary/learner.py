@@ -10,25 +10,23 @@ from attention.evaluation import Verdict, norm_ratio, verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, checked
-from upper.rotary.heads import Heads, separate_heads
-from upper.rotary.keys import MORE, Keys, rank_tolerance, read_keys
+from upper.rotary.heads import separate_heads
+from upper.rotary.keys import MORE, Keys, read_keys
 from upper.rotary.movable import Movable, movable_tokens
-from upper.rotary.moved_token import Counted, EqualTokens, count_heads
+from upper.rotary.moved_token import Counted, EqualTokens, count_heads, positions_show
 from upper.rotary.projections import read_projections
 from upper.rotary.queries_side import Scores, read_queries
 from upper.rotary.refusal import Refusal
 from upper.value_queries.logits import Parameters
-from upper.value_queries.queries import Tolerances, is_causal, linear_part, measure_precision
+from upper.value_queries.queries import Tolerances, is_causal, linear_part, measure_precision, not_linear
 
-# Two movable tokens have 2 m weights in the d numbers of a row; 0.5 leaves no equation over.
-_MOST_HEADS = 0.45
-# Moves of each token, in three attempts: more moves give a better start, and shorter tokens weights that are less
-# saturated. 4 moves suffice for 8 heads in 29 of 30 layers.
-_ATTEMPTS = ((4, 1.0), (8, 0.5), (8, 1.0), (8, 0.5))
-# Fresh sequences of these lengths, so many of each.
-_LENGTHS, _SEQUENCES = (8, 64, 512), 3
-# Equal tokens that are answered so far from a linear map are answered by no layer, as in `ByQueries`.
-_NOT_LINEAR = 0.02
+# Moves of each token give the start of a head: with 4, 2 of 2 layers of 16 heads take a second attempt. More than 8
+# heads, and further attempts, take 8.
+_FEW, _MANY = 4, 8
+# Every other attempt has tokens of half the length, at which weights are less saturated.
+_ATTEMPTS = 4
+# Fresh sequences.
+_LENGTHS = (8, 8, 64, 64, 512, 512)
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class RotaryByQueries(LearnerBase):
     There is no search, and heads are never matched. The layer is judged by fresh sequences of 8, 64 and 512 tokens;
     those asked before have at most 129. Where there is no layer, the details say why (`Refusal`).
 
-    Needs m at most 0.45 d, heads whose weights differ at equal tokens, and generic W_i.
+    Needs m < d / 2, heads whose weights differ at equal tokens, and generic W_i.
 
     Examples
     --------
@@ -114,8 +112,7 @@ class RotaryByQueries(LearnerBase):
                 repeatable=precision.repeatable,
                 causal=causal,
             )
-            linear_to = precision.error(precision.size) / precision.size if precision.size else 0.0
-            if precision.coarse and precision.repeatable and linear_to > _NOT_LINEAR:
+            if not_linear(precision):
                 ended = Verdict(Outcome.NO_LAYER)
             else:
                 linear = linear_part(within)
@@ -143,11 +140,13 @@ class RotaryByQueries(LearnerBase):
     def _recovered(
         self, equal: EqualTokens, rng: np.random.Generator, recorder: Recorder
     ) -> RotaryLayer | Refusal:
+        if not positions_show(equal, rng):
+            return Refusal.NO_POSITIONS
         counted = count_heads(equal, rng)
         if counted is None:
-            return Refusal.NO_POSITIONS
+            return Refusal.NO_PENCIL
         recorder.step("Heads counted", heads=counted.heads, length=counted.length, smallest=counted.smallest)
-        if counted.heads > _MOST_HEADS * equal.oracle.dim:
+        if 2 * counted.heads >= equal.oracle.dim:  # two movable tokens have 2 m weights in a row
             return Refusal.MANY_HEADS
         w = _projections(equal, counted, rng, recorder)
         if isinstance(w, Refusal):
@@ -176,12 +175,14 @@ def _projections(
 ) -> np.ndarray | Refusal:
     """All W_i, from the first attempt whose heads and projections fit their answers."""
     refusal = Refusal.NO_PENCIL
-    for moves, shorter in _ATTEMPTS:
-        heads = separate_heads(equal, counted.heads, shorter * counted.length, moves, rng)
+    for attempt in range(_ATTEMPTS):
+        moves = _MANY if attempt or counted.heads > _MANY else _FEW
+        length = counted.length / (1 + attempt % 2)
+        heads = separate_heads(equal, counted.heads, length, moves, rng)
         if heads is None:
             continue
-        recorder.step("Heads separated", residual=heads.residual, length=shorter * counted.length)
-        w = read_projections(equal, heads, shorter * counted.length, rng)
+        recorder.step("Heads separated", residual=heads.residual, length=length)
+        w = read_projections(equal, heads, length, rng)
         if w is not None:
             recorder.step("Projections")
             return w
@@ -191,7 +192,7 @@ def _projections(
 
 def _weights_of_enough(movable: Movable, coordinates: int) -> np.ndarray | Refusal:
     """Log weights around as many fillers as show the rank of the scores, twice as many each time."""
-    tolerance = rank_tolerance(movable.equal.precision.accuracy)
+    tolerance = np.sqrt(movable.equal.tolerance)
     logs, most = None, len(movable.fillers)
     number = min(coordinates + MORE, most)
     while True:
@@ -237,13 +238,13 @@ def judge(equal: EqualTokens, layer: RotaryLayer, rng: np.random.Generator) -> V
     """Whether fresh sequences of tokens of unit variance, also longer ones than those asked, are answered alike."""
     errors = []
     for length in _LENGTHS:
-        x = rng.standard_normal((_SEQUENCES, length, equal.oracle.dim))
+        x = rng.standard_normal((1, length, equal.oracle.dim))
         answers = equal.oracle.ask(x) - equal.linear.bias
         errors.append(norm_ratio(layer(x) - equal.linear.bias - answers, answers))
     return verdict(
         fitted=max(errors),
         held_out=max(errors),
-        evidence=len(_LENGTHS) * _SEQUENCES,
+        evidence=len(_LENGTHS),
         otherwise=Outcome.NOT_SEPARATED,
         rounding=Tolerances.of(equal.precision).prediction,
     )

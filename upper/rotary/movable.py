@@ -11,16 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from upper.rotary.moved_token import EqualTokens
+from upper.rotary.moved_token import FARTHEST, ROWS, EqualTokens
 from upper.value_queries.queries import orthonormal
 
-# Movable tokens are spread over so many places, so that slow frequencies and biases of keys show, and so many rows
-# follow. Half of it loses three digits of the slowest of 64 frequencies.
-_SPREAD, _ROWS = 64, 64
-# Of the d numbers in a row, 2 m are left over: with fewer, weights lose a digit.
+# Of the d numbers in a row, 2 m are left over, and 2 of the rank of a W_i: with fewer, weights lose a digit.
 _LEFT_OVER = 2
-# Logs of weights differ by at most so much: with 5, answers lose one digit more.
-_LARGEST, _HALVINGS = 3.0, 12
+# Logs of weights differ by at most so much: with 5, answers lose one digit more. Biases may make larger differences;
+# then tokens are halved as long as that makes them smaller by a fifth.
+_LARGEST, _SMALLER = 3.0, 0.8
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Movable:
     @property
     def distances(self) -> Int[np.ndarray, "k s"]:
         """Of each row behind the movable tokens to each of them."""
-        rows: np.ndarray = np.arange(self.places[-1] + 1, self.places[-1] + 1 + _ROWS)
+        rows: np.ndarray = np.arange(self.places[-1] + 1, self.places[-1] + 1 + ROWS)
         return rows[:, None] - self.places
 
     @property
@@ -53,9 +51,9 @@ class Movable:
         (q, size, d), m = tokens.shape, len(self.w)
         linear, out = self.equal.linear, []
         for y in fillers:
-            x = np.broadcast_to(y, (q, self.places[-1] + 1 + _ROWS, d)).copy()
+            x = np.broadcast_to(y, (q, self.places[-1] + 1 + ROWS, d)).copy()
             x[:, self.places] = tokens
-            rest = self.equal.oracle.ask(x)[:, -_ROWS:] - linear.bias - y @ linear.projection_sum
+            rest = self.equal.oracle.ask(x)[:, -ROWS:] - linear.bias - y @ linear.projection_sum
             columns = ((tokens - y)[:, None] @ self.w).reshape(q, -1, d).swapaxes(1, 2)
             orthogonal, triangle = np.linalg.qr(columns)
             weights = np.linalg.solve(triangle, (rest @ orthogonal).swapaxes(1, 2)).reshape(q, m, size, -1)
@@ -73,20 +71,30 @@ class Movable:
 def movable_tokens(
     equal: EqualTokens, w: Float[np.ndarray, "m d d"], length: float, rng: np.random.Generator
 ) -> Movable | None:
-    """Movable tokens of at most this length, halved until weights differ little; None where they always do."""
+    """Movable tokens of at most this length, halved until weights differ little; None where some are not read."""
     d = equal.oracle.dim
-    size = min(max(2, d // len(w) - _LEFT_OVER), _SPREAD)
-    places = np.round(np.linspace(0, _SPREAD, size)).astype(int)
+    singular = np.linalg.svd(w, compute_uv=False)
+    rank = int(np.sum(singular > np.sqrt(equal.tolerance) * singular[:, :1], axis=1).min())
+    if rank < 2:
+        return None
+    size = min(max(2, min(d // len(w), rank) - _LEFT_OVER), ROWS)
+    places = np.round(np.linspace(0, ROWS, size)).astype(int)
     first = rng.standard_normal((size, d)) / np.sqrt(d)
     queries = -(-d // size)
     axes = np.concatenate([orthonormal(rng, d, d), orthonormal(rng, d, d)])[: queries * size]
     corners = np.linalg.qr(np.column_stack([np.ones(d + 1), rng.standard_normal((d + 1, d))]))[0][:, 1:]
     corners *= np.sqrt((d + 1) / d)
     tokens = np.concatenate([first[None], first + axes.reshape(queries, size, d)])
-    for _ in range(_HALVINGS):
+    best, least = None, np.inf
+    for _ in range(FARTHEST):
         movable = Movable(equal, w, places, length * tokens, length * axes, length * corners)
         logs = movable.log_weights(movable.fillers[:2], 1)
-        if np.abs(logs - logs.mean(axis=(2, 3, 4), keepdims=True)).max() < _LARGEST:
+        largest = float(np.abs(logs - logs.mean(axis=(2, 3, 4), keepdims=True)).max())
+        if largest < _LARGEST:
             return movable
+        if best is not None and not largest < _SMALLER * least:
+            return best
+        if np.isfinite(largest):
+            best, least = movable, largest
         length /= 2
-    return None
+    return best

@@ -9,16 +9,12 @@ differences away. Then the weights a_i are known, and delta W_i is linear in the
 import numpy as np
 from jaxtyping import Float
 
-from upper.rotary.heads import ERRORS, FITTED, Heads
-from upper.rotary.moved_token import STEP, EqualTokens
+from upper.rotary.heads import ITERATIONS, Heads
+from upper.rotary.moved_token import ERRORS, STEP, EqualTokens
 from upper.value_queries.queries import orthonormal
 
 # Moves of token 0, in units of STEP: three are the fewest that leave equations for p_i. 3 d queries.
-_MOVES = np.array([-2.0, 1.0, 2.0])
-# Gauss-Newton steps; 4 to 6 are enough, more are needed where a first one is long.
-_STEPS = 20
-# The sum of the projections is known from equal tokens; another by this share is none of theirs. Measured: 1e-11.
-_SUM = 1e-5
+_MOVES = np.array([-1.0, 0.5, 1.0])
 
 
 def read_projections(
@@ -37,14 +33,13 @@ def read_projections(
     small = np.tensordot(values, at_zero, (2, 0))
     v = np.linalg.pinv((own / (own + rest)).T) @ small
     slopes, residual = _slopes(tau, values, v, own, rest)
-    noise = equal.error(heads.token) / (STEP * length)
-    size = float(np.sqrt(np.mean(v**2)))
-    if not residual < max(FITTED, ERRORS * noise / size) * np.sqrt(m):
+    noise = ERRORS * equal.error(heads.token) / (STEP * length * float(np.sqrt(np.mean(v**2))))
+    if not residual < (equal.tolerance + noise) * np.sqrt(m):
         return None
     weights = _weights(tau, slopes, own, rest).transpose(0, 2, 3, 1).reshape(d, -1, m)
     w = np.einsum("rk,rml->mkl", directions, np.linalg.pinv(weights) @ values.reshape(d, -1, d))
     off = equal.linear.projection_sum - w.sum(axis=0)
-    if np.linalg.norm(off) > max(_SUM, ERRORS * noise * np.sqrt(d) / size) * np.linalg.norm(w):
+    if np.linalg.norm(off) > (np.sqrt(equal.tolerance) + noise * np.sqrt(d)) * np.linalg.norm(w):
         return None
     return w + off / m  # the sum is known best
 
@@ -76,11 +71,11 @@ def _slopes(
     odds = np.log(odds / (1 - odds))
     slopes = (odds[..., -1] - odds[..., 0]) / (tau[-1] - tau[0])
     residual, before = np.inf, np.inf
-    for _ in range(_STEPS):
+    for _ in range(ITERATIONS):
         weights = _weights(tau, slopes, own, rest)
         off = np.einsum("rkqm,rhm->rhkq", z, p, optimize=True) - weights
         residual = float(np.sqrt(np.mean(off**2)))
-        if not np.isfinite(residual) or (residual < np.sqrt(FITTED) and residual > before / 2):
+        if not np.isfinite(residual) or (residual < 1e-6 and residual > before / 2):
             break
         before = residual
         by = -tau * weights * (1 - weights)
@@ -94,4 +89,3 @@ def _slopes(
         off = off + np.einsum("rkqm,rhm->rhkq", z, change, optimize=True)
         slopes = slopes - np.clip(np.sum(by * off, axis=-1) / size, -1 / STEP, 1 / STEP)
     return slopes, residual
-

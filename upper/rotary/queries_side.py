@@ -28,9 +28,7 @@ class Scores:
     key_bias: Float[np.ndarray, "m p"]
 
 
-def read_queries(
-    movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k s"]
-) -> Scores:
+def read_queries(movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k s"]) -> Scores:
     """Queries from the weights around the first fillers, and around all others, which are asked here."""
     m, first, _, _, size = logs.shape
     p = keys.maps.shape[2]

@@ -6,12 +6,14 @@ from enum import Enum
 class Refusal(Enum):
     """Why there is no layer; the details of a fit that ends without one."""
 
-    NO_POSITIONS = "Equal tokens get the same weights at all distances: no position shows; take ByQueries."
-    MANY_HEADS = "There are more heads than two movable tokens can show: at most 0.45 times the coordinates."
-    NO_PENCIL = "Heads are not told apart at any token that was tried: two are equal, or weights are saturated."
+    NO_POSITIONS = "Tokens that change places change nothing: there are no positions; take ByQueries."
+    MANY_HEADS = "There are too many heads: fewer than half the coordinates can be read."
+    NO_PENCIL = "Heads are not told apart: their projections are dependent, or their weights are saturated."
     PROJECTIONS = "The projections do not fit their answers: the function is no layer with rotary positions."
-    SATURATED = "Weights of movable tokens are too small to be read, however short the tokens are."
-    MANY_COORDINATES = "Queries and keys show no limited rank: the scores are no products of queries and keys."
+    SATURATED = "Weights of movable tokens are not read: some are too small, or a projection has rank one."
+    MANY_COORDINATES = (
+        "Queries and keys show no limited rank: the scores are no products of queries and keys."
+    )
     FREQUENCIES = "The frequencies of the layer are not the given ones: leave them out, and they are found."
 
     @property
