@@ -7,7 +7,7 @@ v_i = delta W_i, where a_i(s) is the weight of the moved token in head i. So ans
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from attention import AnswerPrecision, ValueOracle
 from upper.value_queries.queries import LinearPart, orthonormal
@@ -60,7 +60,7 @@ class EqualTokens:
         size = max(self.precision.size, np.finfo(float).tiny)
         return max(_ROUNDING, ERRORS * self.precision.error(size) / size)
 
-    def attended(self, length: int) -> Int[np.ndarray, "k k"]:
+    def attended(self, length: int) -> Bool[np.ndarray, "k k"]:
         """Which tokens (columns) each row sees."""
         ones = np.ones((length, length), dtype=bool)
         return np.tril(ones) if self.causal else ones
