@@ -132,7 +132,8 @@ def slopes(layer, x):
     logits = (
         np.einsum("nad,mdp,mep,nbe->nmab", x, layer.queries, layer.keys, x, optimize=True) - 0.1 * distance
     )
-    weights = np.exp(np.where(distance >= 0, logits, -np.inf))
+    logits = np.where(distance >= 0, logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.einsum(
         "nmab,nbd,mde->nae", weights / weights.sum(axis=-1, keepdims=True), x, layer.w, optimize=True
     )

@@ -33,7 +33,7 @@ class Keys:
 
 
 def read_keys(
-    movable: Movable, scores: Float[np.ndarray, "m f k n"], given: Float[np.ndarray, " f"] | None
+    movable: Movable, scores: Float[np.ndarray, "m f k n"], given: Float[np.ndarray, " omega"] | None
 ) -> Keys | None:
     """Keys of all heads from scores of fillers and differences; None if frequencies are not the given ones."""
     tolerance = movable.equal.tolerance
