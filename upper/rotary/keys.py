@@ -33,7 +33,7 @@ class Keys:
 
 
 def read_keys(
-    movable: Movable, scores: Float[np.ndarray, "m f k n"], given: Float[np.ndarray, " f"] | None
+    movable: Movable, scores: Float[np.ndarray, "m f k n"], given: Float[np.ndarray, " omega"] | None
 ) -> Keys | None:
     """Keys of all heads from scores of fillers and differences; None if frequencies are not the given ones."""
     tolerance = movable.equal.tolerance
@@ -105,8 +105,9 @@ class _Side:
         """The vectors u of a frequency, the last `number` of the singular vectors."""
         turns = np.exp(1j * omega * np.arange(len(self.core)))[:, None, None]
         off = self.core - turns * np.mean(turns.conj() * self.core, axis=0)
-        left = np.linalg.svd(off.swapaxes(0, 1).reshape(len(self.right), -1), full_matrices=False)[0]
-        vectors: np.ndarray = left[:, len(left) - number :].conj().T
+        # a triangle has the same singular vectors, and is small
+        triangle = np.linalg.qr(off.swapaxes(0, 1).reshape(len(self.right), -1).T, mode="r")
+        vectors: np.ndarray = np.linalg.svd(triangle)[2][len(triangle) - number :].conj()
         return vectors
 
     def rows(self, omega: float, number: int, movable: Movable) -> Complex[np.ndarray, "u d"]:

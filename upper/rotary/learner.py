@@ -27,6 +27,8 @@ _FEW, _MANY = 4, 8
 _ATTEMPTS = 4
 # Fresh sequences.
 _LENGTHS = (8, 8, 64, 64, 512, 512)
+# Coarse answers are predicted to so many times what counts as equal in them, at most: in float32 to 6e-4 to 2e-3.
+_AMPLIFIED, _LEAST_RIGHT = 3e3, 0.01
 
 
 @dataclass(frozen=True)
@@ -241,10 +243,13 @@ def judge(equal: EqualTokens, layer: RotaryLayer, rng: np.random.Generator) -> V
         x = rng.standard_normal((1, length, equal.oracle.dim))
         answers = equal.oracle.ask(x) - equal.linear.bias
         errors.append(norm_ratio(layer(x) - equal.linear.bias - answers, answers))
+    rounding = Tolerances.of(equal.precision).prediction
+    if equal.precision.coarse:
+        rounding = max(rounding, min(_AMPLIFIED * equal.tolerance, _LEAST_RIGHT))
     return verdict(
         fitted=max(errors),
         held_out=max(errors),
         evidence=len(_LENGTHS),
         otherwise=Outcome.NOT_SEPARATED,
-        rounding=Tolerances.of(equal.precision).prediction,
+        rounding=rounding,
     )

@@ -49,8 +49,8 @@ def read_queries(movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k 
 
 
 def _turned(
-    keys: Float[np.ndarray, "*batch p"], distances: np.ndarray, frequencies: Float[np.ndarray, " f"]
-) -> Float[np.ndarray, "*turned p"]:
+    keys: Float[np.ndarray, "*keys p"], distances: np.ndarray, frequencies: Float[np.ndarray, " f"]
+) -> Float[np.ndarray, "*scores p"]:
     """What q is multiplied by in a score: the coordinates of a key, turned back by the distance."""
     angle = distances[..., None] * frequencies
     first, second = np.split(keys, 2, axis=-1)
