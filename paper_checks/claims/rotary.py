@@ -217,17 +217,17 @@ def parameters(scale: Scale, rng: Generator, *, scales: int = 1) -> Iterator[Com
     d, p = 3, 2
     for m, key_heads in ((1, 1), (2, 1), (2, 2)):
         layer = _layer(rng, m, d, p, key_heads=key_heads)
-        x = rng.standard_normal((12, 6, d))
+        x = rng.standard_normal((12, 12, d))
         names = ("queries", "keys", "w", "query_bias", "key_bias", "bias", "frequencies")
         columns = []
         for name in names:
             array = np.asarray(getattr(layer, name))
             for index in np.ndindex(array.shape):
                 move = np.zeros(array.shape)
-                move[index] = 1e-5
-                moved = ({name: array + sign * move} for sign in (1, -1))
-                ends = [replace(layer, **change)(x) for change in moved]  # type: ignore[arg-type]
-                columns.append((ends[0] - ends[1]).ravel() / 2e-5)
+                move[index] = 1e-3
+                moved = ({name: array + step * move} for step in (-2, -1, 1, 2))
+                ends = [replace(layer, **change)(x).ravel() for change in moved]  # type: ignore[arg-type]
+                columns.append(np.array([1, -8, 8, -1]) / (12 * 1e-3) @ ends)
         size = np.linalg.svd(np.array(columns), compute_uv=False)
         expected = d + m * d * d + (d + 1) * p * (m + key_heads) - scales * p * key_heads + p // 2
         yield equal(f"rank, {m} heads, {key_heads} of keys", int(np.sum(size > 1e-7 * size[0])), expected)
