@@ -85,7 +85,7 @@ def test_every_layer_of_a_checkpoint_comes_back_at_lengths_beyond_those_asked(ll
         assert layer["recovered"] == ["F", "M", "W"]
         assert max(layer["errors"][name] for name in "FMW") < 1e-7
     words = cli("recover", llama, "--by", "queries", "--out", tmp_path / "out").out
-    assert "F is on sequences of 512 tokens" in words
+    assert "on fresh sequences of 512 tokens" in words
     assert "Conditions violated" not in (tmp_path / "out" / "index.html").read_text()
     assert "rotated by position, base 10000" in cli("inspect", llama, "--layer", 1).out
     target = arena.checkpoint_target(llama, layer=1)
