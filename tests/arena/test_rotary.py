@@ -7,7 +7,9 @@ import pytest
 import safetensors.numpy
 
 import arena
-from attention import RotaryLayer, load_layer, make_nice_rotary_layer, rotary_errors
+from attention import GaussianInputs, RotaryLayer, load_layer, make_nice_rotary_layer, rotary_errors
+from attention.testing import check_learner
+from upper import RotaryByQueries
 
 NICE = arena.nice_target(heads=2, dim=16, head_dim=8, key_heads=1, tokens=5, inputs="gaussian", seed=0)
 
@@ -60,6 +62,12 @@ def test_a_function_of_ones_own_is_asked_at_any_length(cli, tmp_path):
     said = cli("learn", *given, "-o", out).out
     assert "4 frequencies, 2 heads, 2 key heads" in said
     assert worst(rotary_errors(load_layer(out).layer, layer)) < 1e-8
+
+
+@pytest.mark.bad_input
+def test_the_learner_keeps_the_contract():
+    layer = make_nice_rotary_layer(1, 8, 4, rng=0)
+    assert check_learner(RotaryByQueries(), layer, GaussianInputs(3, 8)).outcome.succeeded
 
 
 @pytest.fixture
