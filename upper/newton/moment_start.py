@@ -111,7 +111,7 @@ class _Coefficients:
         self.sizes = np.sqrt(np.mean(logits**2, axis=(1, 2, 3)))
         self._logits = logits / self.sizes[:, None, None, None]
         self._values = x @ right[:, None]  # (m, n, k, d)
-        self._seen = np.tri(x.shape[1], dtype=np.float32) if causal else np.float32(1)
+        self._hidden = np.triu(np.full(x.shape[1:2] * 2, -np.inf, np.float32), 1) if causal else np.float32(0)
         self._at = np.empty(0)
 
     def cost(self, a: Float[np.ndarray, " mm"]) -> float:
@@ -135,8 +135,8 @@ class _Coefficients:
         if np.array_equal(a, self._at):
             return
         self._at, m = a.copy(), len(self._logits)
-        logits = np.tensordot(a.reshape(m, m).astype(np.float32), self._logits, axes=1)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True)) * self._seen
+        logits = np.tensordot(a.reshape(m, m).astype(np.float32), self._logits, axes=1) + self._hidden
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
         pattern = weights / weights.sum(axis=-1, keepdims=True)
         self._features = (pattern[:, None] @ self._values).reshape(m * m, -1)
         gram = (self._features @ self._features.T).astype(float)
