@@ -11,7 +11,7 @@ import sq
 import upper
 from arena.records import LearnerRecord
 from arena.target import Target
-from attention import Learner
+from attention import Learner, RotaryLayer
 from attention.foreign import printable
 from attention.learning import access_of
 from runs.figures import line_look
@@ -88,7 +88,7 @@ def _is_hard(target: Target) -> bool:
 
 
 def _without_positions(target: Target) -> Target:
-    if target.rotary:
+    if isinstance(target.layer, RotaryLayer) and (target.layer.frequencies > 0).any():
         raise DoesNotApplyError(
             "The learner fits no positions, and the layer's are rotary: take the learner named rotary."
         )

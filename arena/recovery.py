@@ -138,15 +138,16 @@ class Recovery(Record):
     @property
     def legend(self) -> tuple[str, ...]:
         """What the columns mean, and the layers that were not measured."""
-        neurons = " neurons: of the worst one's W1, W2, b1. norms: gain and offset." if self.blocks else ""
+        errors = "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
         if any(layer.rotary for layer in self.layers):
-            neurons = (
-                f" M: of the worst score map of a head and a frequency. F is on sequences of {_LONG} tokens, longer "
-                "than those asked."
+            errors = (
+                f"F: relative error of the function on fresh sequences of {_LONG} tokens, longer than those asked. M, "
+                "W: of the worst map of a head, for M also of a frequency."
             )
+        if self.blocks:
+            errors += " neurons: of the worst one's W1, W2, b1. norms: gain and offset."
         return (
-            "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
-            + neurons,
+            errors,
             f"Recovered: what has an error below {_RECOVERED:g}.",
             f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs.",
             *dict.fromkeys(note for one in self.layers for note in one.notes),

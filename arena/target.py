@@ -29,7 +29,7 @@ from attention.fits import Progress
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
 from attention.layer import Layer
-from attention.learning import Access, access_of
+from attention.learning import Access, access_of, asks_any_length
 from attention.validation import count
 from lower import HardInstance
 
@@ -208,8 +208,7 @@ class Target:
         )
         with single_thread(torch=may_use_torch(learner)):
             truth = self.ground_truth(fresh, rng=for_truth)  # refuses sizes beyond the memory before any work
-            any_length = getattr(learner, "any_length", False)
-            access = access_of(learner)
+            access, any_length = access_of(learner), asks_any_length(learner)
             seen = oracle or self.oracle(access, any_length=any_length, noise=noise, rng=for_oracle)
             fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)
             return fit, truth.measure(predict=fit.predict, layer=fit.layer)

@@ -112,7 +112,8 @@ def block_target(
     layer, noisy = target.layer, target.instance is not None and target.instance.family.noisy
     if target.block is not None or noisy or not isinstance(layer, AttentionLayer):
         raise ValueError(
-            f"{target.name} is a block, or has rotary positions or noisy labels: a layer without these is needed."
+            f"{target.name} is a block, or has rotary positions or noisy labels: a layer without noise is needed, "
+            "and without positions."
         )
     rng = np.random.default_rng([seed, 1])  # apart from the layer of this seed
     network = make_nice_network(dim=target.layer.dim, width=width, activation=activation, rng=rng)

@@ -44,7 +44,12 @@ if TYPE_CHECKING:
     from attention.memory import NotEnoughMemoryError
     from attention.norm import Norm
     from attention.outcome import Outcome
-    from attention.rotary import RotaryLayer, make_nice_rotary_layer, rotary_errors
+    from attention.rotary import (
+        RotaryLayer,
+        make_nice_rotary_layer,
+        rotary_errors,
+        rotary_frequencies,
+    )
     from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 
 __getattr__ = lazily(__name__, __file__)
@@ -95,6 +100,7 @@ __all__ = [
     "read_checkpoint_layer",
     "relative_error",
     "rotary_errors",
+    "rotary_frequencies",
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",

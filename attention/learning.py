@@ -244,6 +244,11 @@ def access_of(learner: Any) -> Access:
     return check(f"{type(learner).__name__}.access", access, Access)
 
 
+def asks_any_length(learner: Any) -> bool:
+    """Whether the queries of a learner have other numbers of tokens than examples."""
+    return bool(getattr(learner, "any_length", False))
+
+
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
     """Refuse what a learner with this access cannot use: a layer, an array, or an oracle of another kind."""
     # any object with these attributes will do: the caller may have an oracle of their own

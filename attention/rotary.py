@@ -1,7 +1,7 @@
 """Attention whose queries and keys are rotated by position and shared by groups of heads, as in today's decoders."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Complex, Float, Int, Shaped
@@ -11,7 +11,7 @@ from attention.errors import pairwise_relative
 from attention.inputs import Rng
 from attention.layer import Layer
 from attention.memory import require_memory
-from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
+from attention.validation import PositiveFloat, PositiveInt, Whole, checked, random_generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +144,16 @@ class RotaryLayer(Layer):
         return cos[:, None, :], sin[:, None, :]
 
 
-def rotary_frequencies(rotated: int, base: float) -> Float[np.ndarray, " f"]:
-    """The usual frequencies of so many rotated coordinates, base^(-2 f / rotated).
+@checked
+def rotary_frequencies(rotated: Annotated[int, Whole(2)], base: PositiveFloat) -> Float[np.ndarray, " f"]:
+    """The usual frequencies of so many rotated coordinates of a head, base^(-2 f / rotated).
 
     Examples
     --------
     >>> rotary_frequencies(4, 10000.0).round(12).tolist()
     [1.0, 0.01]
     """
-    return float(base) ** (-np.arange(0, rotated, 2) / rotated)
+    return base ** (-np.arange(0, rotated, 2) / rotated)
 
 
 @checked

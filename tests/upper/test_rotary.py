@@ -69,6 +69,13 @@ def test_function_at_all_lengths_parameters_and_shared_keys(d, m, p, key_heads, 
     assert errors.frequencies < 1e-6
 
 
+def test_heads_nearly_as_wide_as_tokens_leave_no_filler_over():
+    layer = make_nice_rotary_layer(2, 16, 12, rng=3)
+    fit = RotaryByQueries().fit(ValueOracle(layer), rng=1)
+    assert fit.outcome.succeeded
+    assert relative_gap(fit, layer, 100) < 1e-6
+
+
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([4, 8]))
 def test_any_number_of_heads_below_half_the_dimension(seed, m, p):

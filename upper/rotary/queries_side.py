@@ -38,12 +38,14 @@ def read_queries(movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k 
     at_first = np.array([_solved(by, log, (0,)) for by, log in zip(turned, logs, strict=True)])
     biases = _key_biases(movable, keys, logs, turned, at_first)
     own = _turned(biases[:, None, None, None], movable.distances, keys.frequencies)
-    others = movable.log_weights(movable.fillers[first:], few)
+    rest = movable.fillers[first:]  # none where heads are nearly as wide as tokens
+    others = movable.log_weights(rest, few) if len(rest) else None
     fillers = np.column_stack([movable.fillers, np.ones(len(movable.fillers))])
     queries = np.empty((m, len(fillers), p))
     for i, by in enumerate(turned + own):
         queries[i, :first] = _solved(by, logs[i], (0, 2))
-        queries[i, first:] = _solved(by[:few], others[i], (0, 2))
+        if others is not None:
+            queries[i, first:] = _solved(by[:few], others[i], (0, 2))
     maps = np.linalg.solve(fillers, queries)
     return Scores(maps[:, :-1], maps[:, -1], biases)
 
