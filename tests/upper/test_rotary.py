@@ -76,9 +76,9 @@ def test_heads_nearly_as_wide_as_tokens_leave_no_filler_over():
     assert relative_gap(fit, layer, 100) < 1e-6
 
 
-@settings(max_examples=5, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([4, 8]))
-def test_any_number_of_heads_below_half_the_dimension(seed, m, p):
+@settings(max_examples=6)
+@given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([2, 8, 16]))
+def test_any_number_of_heads_below_half_the_dimension_and_any_width(seed, m, p):
     layer = make_nice_rotary_layer(m, 16, p, rng=seed)
     fit = RotaryByQueries().fit(ValueOracle(layer), rng=seed + 1)
     if fit.outcome is Outcome.NOT_SEPARATED:  # one in 20 may be; it says so

@@ -41,8 +41,8 @@ def separate_heads(
     """
     n = 2 * heads + 8
     y, delta = length * orthonormal(rng, 2, equal.oracle.dim)
-    half = np.arange(1, steps // 2 + 1)
-    tau = STEP * np.concatenate([-half[::-1], half])
+    half = 2 * STEP * np.linspace(0.25, 1.0, steps // 2)
+    tau = np.concatenate([-half[::-1], half])
     places = np.repeat(np.arange(n), steps)
     answers = equal.moved(y, np.tile(tau, n)[:, None] * delta, places, n)
     values = answers.reshape(n, steps, n, -1) / tau[:, None, None]

@@ -204,10 +204,9 @@ def _weights_of_enough(movable: Movable, coordinates: int) -> np.ndarray | Refus
             return Refusal.SATURATED
         scores = movable.differences_of(logs)
         size = np.linalg.svd(scores.reshape(*scores.shape[:2], -1), compute_uv=False)
-        if np.all(np.sum(size > tolerance * size[:, :1], axis=1) <= max(number - MORE, 0)):
+        # all fillers there are show every rank
+        if number == most or np.all(np.sum(size > tolerance * size[:, :1], axis=1) <= number - MORE):
             return logs
-        if number == most:
-            return Refusal.MANY_COORDINATES
         number = min(2 * number, most)
 
 

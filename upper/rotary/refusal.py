@@ -11,9 +11,6 @@ class Refusal(Enum):
     NO_PENCIL = "Heads are not told apart: their projections are dependent, or their weights are saturated."
     PROJECTIONS = "The projections do not fit their answers: the function is no layer with rotary positions."
     SATURATED = "Weights of movable tokens are not read: some are too small, or a projection has rank one."
-    MANY_COORDINATES = (
-        "Queries and keys show no limited rank: the scores are no products of queries and keys."
-    )
     FREQUENCIES = "The frequencies of the layer are not the given ones: leave them out, and they are found."
 
     @property
