@@ -8,8 +8,8 @@ from jaxtyping import Float
 
 from attention import Recorder
 from attention.feed_forward import Activation, activation
-from upper.blocks.projective_fit import Eliminated
 from upper.blocks.profiles import curvature, fit_waves
+from upper.blocks.projective_fit import Eliminated
 from upper.blocks.rank_ones import squares, squares_and_identity, squares_in_span, vectors_of
 from upper.blocks.sphere import CircleJet, Sphere, read_circle
 from upper.blocks.token_map import TokenMap

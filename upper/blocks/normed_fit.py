@@ -8,8 +8,8 @@ from jaxtyping import Float
 from attention.feed_forward import activation
 from upper.blocks.kinks import Ask
 from upper.blocks.normed_map import NormedMap, find_eps
-from upper.blocks.sphere import on_both_sides
 from upper.blocks.scaled_cholesky import ScaledCholesky, kaufman, neuron_derivative
+from upper.blocks.sphere import on_both_sides
 
 
 @dataclass(frozen=True)

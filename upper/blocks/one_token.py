@@ -40,8 +40,8 @@ class NoNetwork(Enum):
         "is on for almost all tokens, or where eps is about 1."
     )
     NO_NEURONS_BETWEEN_NORMS = (
-        "The block ends with a norm (post-norm). The network before it is not read: this takes GELU or tanh, not ReLU, "
-        "and 16 coordinates or more."
+        "The block ends with a norm (post-norm). The network before it is not read: this takes ReLU, GELU or tanh, and "
+        "for the last two 16 coordinates or more."
     )
     NO_SIGNS_BETWEEN_NORMS = "No choice of signs makes the linear part between the norms diagonal."
     ODD_TOKENS = "Behind a norm, attention is read from queries of two tokens, or of an even number."

@@ -25,14 +25,13 @@ def attended(
     d, k = oracle.dim, oracle.tokens or 2
     x = rng.standard_normal((_POINTS, d))
     own, equal = [], []
+    directions = np.zeros((2 * d, k, d))  # the last token alone; the first
+    directions[:d, -1] = directions[d:, 0] = np.eye(d)
     for token in x:
-        moved = np.zeros((2, d, k, d))  # the last token alone; the first
-        moved[0, :, -1] = moved[1, :, 0] = np.eye(d)
-        moved = moved.reshape(-1, k, d)
-        slopes, rows, step = np.zeros((len(moved), d)), np.arange(len(moved)), _STEP
+        slopes, rows, step = np.zeros((2 * d, d)), np.arange(2 * d), _STEP
         for _ in range(_ROUNDS):
-            places = step * np.array([1, -1, 2, -2, 3, -3])
-            answers = oracle.ask((token + places[:, None, None, None] * moved[rows]).reshape(-1, k, d))[:, -1]
+            places = step * np.array([1, -1, 2, -2, 3, -3])[:, None, None, None]
+            answers = oracle.ask((token + places * directions[rows]).reshape(-1, k, d))[:, -1]
             ahead, behind = np.moveaxis(answers.reshape(3, 2, len(rows), d), 1, 0)
             slopes[rows] = np.tensordot(_WEIGHTS, ahead - behind, axes=1) / step
             kink = np.tensordot([5.0, -4.0, 1.0], ahead - behind, axes=1) / step
@@ -40,9 +39,9 @@ def attended(
             step *= _SHORTER
             if not len(rows):
                 break
-        slopes = slopes.reshape(2, d, d)
-        own.append(slopes[0] - slopes[1])
-        equal.append(slopes[0] + (k - 1) * slopes[1])
+        alone, first = slopes.reshape(2, d, d)
+        own.append(alone - first)
+        equal.append(alone + (k - 1) * first)
     behind = basis @ np.concatenate(own, axis=1)  # f' at all points, of rank D
     linear = np.concatenate(equal, axis=1) @ np.linalg.pinv(behind)
     along = [-(token @ linear) @ (basis @ slope) for token, slope in zip(x, own, strict=True)]

@@ -19,7 +19,7 @@ from upper.blocks.own_and_other import attended
 from upper.blocks.peel import read_attention
 from upper.blocks.projective_fit import fit_directions
 from upper.blocks.sphere import on_both_sides
-from upper.blocks.sphere_kinks import is_piecewise, read_piecewise
+from upper.blocks.sphere_kinks import is_noisy, is_piecewise, read_piecewise
 from upper.blocks.summed_map import SummedMap, fit_short
 from upper.blocks.token_map import SIGNS, TokenMap
 
@@ -102,11 +102,14 @@ def between_norms(
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), Norm.plain(d - 1, 0.0, centred=False))
     piecewise = is_piecewise(sphere, rng)
+    if piecewise and is_noisy(sphere, rng):
+        return PostNormPart(NoNetwork.NOISY, _norm(last, 0.0)), ended
     for share in _RULES.frames:
-        if piecewise:
-            start = read_piecewise(sphere, rng, recorder)
-        else:
-            start = read_directions(sphere, share, rng, recorder)
+        start = (
+            read_piecewise(sphere, rng, recorder)
+            if piecewise
+            else read_directions(sphere, share, rng, recorder)
+        )
         if start is None:
             continue
         network, fitted, eps, error = _fitted(start, last, far, rng, recorder)

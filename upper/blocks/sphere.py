@@ -15,7 +15,7 @@ FAR = 1e5
 
 # What rounding and n(x + F) - n(x) leave of a difference that is zero, relative to the answers less the tokens
 _SAME = 1e-3
-# On each side of a plane lie so many points for each unknown of its neuron, those that are added at most so far from it;
+# On each side of a plane lie so many points for each unknown of its neuron, and those that are added are so near to it;
 # with 2 points alone, errors grow 1e9 times.
 _SIDES, _BESIDE = 2, 0.6
 

@@ -93,7 +93,7 @@ def _models(
         combined, sizes, _ = np.linalg.svd(values, full_matrices=False)
         lengths = combined[:, :, 3] / np.where(null == 0, np.finfo(float).tiny, null)
         lengths = lengths / np.where(lengths[:, :1] == 0, np.inf, lengths[:, :1])
-        misfit = np.where((lengths > 0).all(axis=1), sizes[:, 3], np.inf)
+        misfit = np.where((lengths > 0).all(axis=1), sizes[:, 3], 1.0)
         values = lengths[:, :, None] * values
     return np.linalg.pinv(design) @ values / np.swapaxes(scale, 1, 2), misfit
 
@@ -167,12 +167,9 @@ class _Circle:
     angles: Float[np.ndarray, " p"]  #: of the kinks, in order
     jumps: Float[np.ndarray, "p d"]  #: of the derivative in the angle; of directions, off `along`
     along: Float[np.ndarray, "p d"]  #: what the jumps do not show: unit vectors along directions, or 0
-    middles: Float[np.ndarray, "p d"]  #: the values in the middle of the piece after each kink, of directions with lengths
-
-    @property
-    def widths(self) -> Float[np.ndarray, " p"]:
-        """The widths of the pieces after the kinks."""
-        return (np.roll(self.angles, -1) - self.angles) % (2 * np.pi)
+    middles: Float[
+        np.ndarray, "p d"
+    ]  #: the values, with their lengths, in the middle of the piece after each kink
 
 
 def is_noisy(sphere: Sphere, rng: np.random.Generator) -> bool:
@@ -224,7 +221,9 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
         angles, values = angles[ascending], values[ascending]
 
 
-def _read_again(sphere: Sphere, basis: Float[np.ndarray, "2 d"], kinks: Float[np.ndarray, " p"]) -> _Circle | None:
+def _read_again(
+    sphere: Sphere, basis: Float[np.ndarray, "2 d"], kinks: Float[np.ndarray, " p"]
+) -> _Circle | None:
     """The circle, from four points far apart on every piece; None if the lengths of directions do not close."""
     if not len(kinks):
         return _Circle(basis, kinks, *np.zeros((3, 0, sphere.norm.dim)))
@@ -234,7 +233,11 @@ def _read_again(sphere: Sphere, basis: Float[np.ndarray, "2 d"], kinks: Float[np
     to_end = widths * (1 - _READ_AT[0])
     around = np.minimum(widths, np.roll(widths, 1)) / 2
     meetings = _meetings(
-        sphere, np.roll(_moved(models, to_end), 1, axis=0), _moved(models, -widths * _READ_AT[0]), -around, around
+        sphere,
+        np.roll(_moved(models, to_end), 1, axis=0),
+        _moved(models, -widths * _READ_AT[0]),
+        -around,
+        around,
     )
     lengths = np.cumprod(meetings.factors)
     if abs(np.log(lengths[-1])) > _SEARCH.same:
@@ -251,6 +254,9 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
     part of u_j in the plane of the circle and a_j, with |v_j| = 1. The derivatives along a direction e orthogonal to
     the plane are constant on a piece and jump by (u_j . e) v_j, so two pieces with at most d / 2 kinks between them
     give all of these. Circles are added until random points are explained.
+
+    Of directions, four on a piece show the ratios of their lengths, and kinks those of one piece to the next. A jump is
+    then known up to a multiple of the value, and two of one neuron show all of it.
     """
     by, d = _SEARCH, sphere.norm.dim
     u, a, v = np.zeros((0, d)), np.zeros(0), np.zeros((0, d))
@@ -341,7 +347,7 @@ def _across(
     by, count = _SEARCH, len(circle.angles)
     owner = np.empty(count, dtype=int)
     owner[pairs] = np.arange(len(pairs))[:, None]
-    widths = circle.widths
+    widths = (np.roll(circle.angles, -1) - circle.angles) % (2 * np.pi)  # of the piece after each kink
     bases = _bases(widths, owner, max(1, int(by.group * sphere.norm.dim)))
     slopes = []
     for i in bases:
@@ -360,7 +366,9 @@ def _across(
         if sphere.only_directions:  # slopes are known up to multiples of the values
             outputs = np.concatenate([outputs, circle.middles[[here, ahead]]])
         solved = np.linalg.lstsq(outputs.T, (after - before).T, rcond=None)[0][: len(group)]
-        condition = np.linalg.norm(np.linalg.pinv(outputs), axis=0)[: len(group)] ** -2  # of the rows of the solution
+        condition = (
+            np.linalg.norm(np.linalg.pinv(outputs), axis=0)[: len(group)] ** -2
+        )  # of the rows of the solution
         np.add.at(sums, owner[group], condition[:, None] * solved)
         np.add.at(weights, owner[group], condition)
     return sums / weights[:, None]
