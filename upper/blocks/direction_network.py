@@ -31,7 +31,7 @@ class Directions(Sphere):
 
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """The f at points of the sphere, of unit length, a query each."""
-        f = self.ask(n.reshape(-1, self.norm.dim)).reshape(n.shape)
+        f = super().__call__(n)
         return f / np.linalg.norm(f, axis=-1, keepdims=True)
 
 

@@ -22,11 +22,7 @@ _SIDES, _BESIDE = 2, 0.6
 
 @dataclass(frozen=True)
 class Sphere:
-    """S(n) = n A + c + sum_j act(u_j . n + a_j) v_j for |n|^2 = d, up to O(1e-5): answers at x = 1e5 n, less x.
-
-    There n(z) = n(x) + O(1 / |x|), so the block is its network behind a linear map: nothing saturates and no head
-    shows. Behind a LayerNorm n is orthogonal to the vector of ones.
-    """
+    """S(n) = n A + c + sum_j act(u_j . n + a_j) v_j for |n|^2 = d. Behind a LayerNorm n has the mean 0."""
 
     ask: Ask
     norm: Norm  #: without eps: the sphere is its image
@@ -38,8 +34,7 @@ class Sphere:
 
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """S in directions n, a query each."""
-        x = FAR * self.norm(n).reshape(-1, self.norm.dim)
-        return (self.ask(x) - x).reshape(n.shape)
+        return self.ask(self.norm(n).reshape(-1, self.norm.dim)).reshape(n.shape)
 
     def explained(
         self, g: TokenMap, n: Float[np.ndarray, "n d"], values: Float[np.ndarray, "n d"]
@@ -57,7 +52,11 @@ class Sphere:
 
 
 def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
-    """The sphere of a pre-norm block, and whether its norm takes off the mean; None for other functions. 4 queries."""
+    """The sphere of a pre-norm block, up to O(1e-5): answers at x = 1e5 n, less x; None for other functions. 4 queries.
+
+    There n(z) = n(x) + O(1 / |x|), so the block is its network behind a linear map: nothing saturates and no head
+    shows. Whether answers depend on the mean tells the kind of norm.
+    """
     n = Norm.plain(dim, 0.0)(rng.standard_normal(dim))
     points = FAR * np.array([n, 2 * n, n + np.sqrt(dim), -n])
     far, twice, shifted, opposite = ask(points) - points
@@ -65,7 +64,7 @@ def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
     if not size < _SAME * FAR or np.linalg.norm(twice - far) > _SAME * size:
         return None
     centred = bool(np.linalg.norm(shifted - far) < _SAME * size)
-    return Sphere(ask, Norm.plain(dim, 0.0, centred=centred))
+    return Sphere(lambda n: ask(FAR * n) - FAR * n, Norm.plain(dim, 0.0, centred=centred))
 
 
 def on_both_sides(
