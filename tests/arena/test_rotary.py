@@ -81,10 +81,10 @@ def with_equal_heads(layer):
 WRONG = {
     "no rotation": (lambda layer: replace(layer, frequencies=np.zeros(4)), "no positions; take byqueries"),
     "equal heads": (with_equal_heads, "1 head"),  # the same function has one head
-    "saturated heads": (lambda layer: replace(layer, queries=1e4 * layer.queries), "weights"),
+    "saturated heads": (lambda layer: replace(layer, queries=1e4 * layer.queries), "heads not separated"),
     "one saturated head": (
         lambda layer: replace(layer, queries=layer.queries * np.array([1.0, 1e5])[:, None, None]),
-        "weights",
+        "heads not separated",
     ),
 }
 
