@@ -205,8 +205,8 @@ def lengths(scale: Scale, rng: Generator, *, distances: int = 1) -> Iterator[Com
         yield equal(f"rank at head dimension {p}", int(matrix.rank()), 2 * p + 1)
 
 
-@claim("rotary/parameters", source=_HERE, basis=Basis.DERIVED, fault={"scales": 0})
-def parameters(scale: Scale, rng: Generator, *, scales: int = 1) -> Iterator[Comparison]:
+@claim("rotary/parameters", source=_HERE, basis=Basis.DERIVED, fault={"tokens": 2})
+def parameters(scale: Scale, rng: Generator, *, tokens: int = 12) -> Iterator[Comparison]:
     """The answers have as many independent derivatives as there are parameters less those of the symmetries: a complex
     scale for each frequency and key head. With the frequencies as parameters that is p / 2 more. So no other symmetry
     is continuous.
@@ -217,7 +217,7 @@ def parameters(scale: Scale, rng: Generator, *, scales: int = 1) -> Iterator[Com
     d, p = 3, 2
     for m, key_heads in ((1, 1), (2, 1), (2, 2)):
         layer = _layer(rng, m, d, p, key_heads=key_heads)
-        x = rng.standard_normal((12, 12, d))
+        x = rng.standard_normal((12, tokens, d))
         names = ("queries", "keys", "w", "query_bias", "key_bias", "bias", "frequencies")
         columns = []
         for name in names:
@@ -229,7 +229,7 @@ def parameters(scale: Scale, rng: Generator, *, scales: int = 1) -> Iterator[Com
                 ends = [replace(layer, **change)(x).ravel() for change in moved]  # type: ignore[arg-type]
                 columns.append(np.array([1, -8, 8, -1]) / (12 * 1e-3) @ ends)
         size = np.linalg.svd(np.array(columns), compute_uv=False)
-        expected = d + m * d * d + (d + 1) * p * (m + key_heads) - scales * p * key_heads + p // 2
+        expected = d + m * d * d + (d + 1) * p * (m + key_heads) - p * key_heads + p // 2
         yield equal(f"rank, {m} heads, {key_heads} of keys", int(np.sum(size > 1e-7 * size[0])), expected)
 
 

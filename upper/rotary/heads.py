@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import least_squares
 
-from upper.rotary.moved_token import ERRORS, STEP, EqualTokens
+from upper.rotary.moved_token import ERRORS, EqualTokens
 from upper.value_queries.queries import orthonormal
 
 # Equations of a fit for each unknown; all of them made fits of 16 heads take ten times as long, to the same digits.
@@ -41,7 +41,7 @@ def separate_heads(
     """
     n = 2 * heads + 8
     y, delta = length * orthonormal(rng, 2, equal.oracle.dim)
-    half = 2 * STEP * np.linspace(0.25, 1.0, steps // 2)
+    half = 2 * equal.design.step * np.linspace(0.25, 1.0, steps // 2)
     tau = np.concatenate([-half[::-1], half])
     places = np.repeat(np.arange(n), steps)
     answers = equal.moved(y, np.tile(tau, n)[:, None] * delta, places, n)
@@ -52,7 +52,7 @@ def separate_heads(
     if duals is None:
         return None
     fits = [_fit(moved, dual, rng) for dual in duals.T]
-    noise = ERRORS * equal.error(y) / STEP
+    noise = ERRORS * equal.error(y) / equal.design.step
     worst = max(fit.residual - noise * float(np.linalg.norm(fit.dual)) for fit in fits)
     if worst > equal.tolerance or np.linalg.cond([fit.dual for fit in fits]) > equal.tolerance**-0.5:
         return None
@@ -139,7 +139,7 @@ def _fit(moved: _Moved, dual: Float[np.ndarray, " m"], rng: np.random.Generator)
     chosen = edge | (rng.random(len(row)) * len(row) < most)
     row, token = row[chosen], token[chosen]
     problem = _OneHead(moved.tau, moved.values[token, :, row], row - token + zero, has[row], free)
-    weights = np.maximum(moved.derivative @ dual, STEP**5)  # those that differences made negative are small
+    weights = np.maximum(moved.derivative @ dual, 1e-5)  # those that differences made negative are small
     scores = np.zeros(2 * n - 1)
     scores[zero:] = np.log(weights[::-1, -1] / weights[-1, -1])
     if has[0].sum() > 1:

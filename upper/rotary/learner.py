@@ -121,7 +121,10 @@ class RotaryByQueries(LearnerBase):
                 known = Parameters.alike(linear).layer()
                 recorder.step("Equal tokens", predict=known)
                 equal = EqualTokens(within, linear, precision, causal)
-                found = self._recovered(equal, random, recorder)
+                try:
+                    found = self._recovered(equal, random, recorder)
+                except np.linalg.LinAlgError:  # where the function is no such layer, a matrix may be singular
+                    found = Refusal.PROJECTIONS
                 if isinstance(found, RotaryLayer):
                     ended = judge(equal, found, random)
                     recorder.step("Fresh sequences", layer=found, error=ended.held_out_error)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from upper.rotary.moved_token import FARTHEST, ROWS, EqualTokens
+from upper.rotary.moved_token import FARTHEST, EqualTokens
 from upper.value_queries.queries import orthonormal
 
 # Of the d numbers in a row, 2 m are left over, and 2 of the rank of a W_i: with fewer, weights lose a digit.
@@ -35,7 +35,7 @@ class Movable:
     @property
     def distances(self) -> Int[np.ndarray, "k s"]:
         """Of each row behind the movable tokens to each of them."""
-        rows: np.ndarray = np.arange(self.places[-1] + 1, self.places[-1] + 1 + ROWS)
+        rows: np.ndarray = self.places[-1] + 1 + np.arange(self.equal.design.rows)
         return rows[:, None] - self.places
 
     @property
@@ -49,11 +49,11 @@ class Movable:
         """Of the first so many queries, by default all; NaN where a weight is not positive."""
         tokens = self.tokens[:queries]
         (q, size, d), m = tokens.shape, len(self.w)
-        linear, out = self.equal.linear, []
+        linear, rows, out = self.equal.linear, self.equal.design.rows, []
         for y in fillers:
-            x = np.broadcast_to(y, (q, self.places[-1] + 1 + ROWS, d)).copy()
+            x = np.broadcast_to(y, (q, self.places[-1] + 1 + rows, d)).copy()
             x[:, self.places] = tokens
-            rest = self.equal.oracle.ask(x)[:, -ROWS:] - linear.bias - y @ linear.projection_sum
+            rest = self.equal.oracle.ask(x)[:, -rows:] - linear.bias - y @ linear.projection_sum
             columns = ((tokens - y)[:, None] @ self.w).reshape(q, -1, d).swapaxes(1, 2)
             orthogonal, triangle = np.linalg.qr(columns)
             weights = np.linalg.solve(triangle, (rest @ orthogonal).swapaxes(1, 2)).reshape(q, m, size, -1)
@@ -72,13 +72,13 @@ def movable_tokens(
     equal: EqualTokens, w: Float[np.ndarray, "m d d"], length: float, rng: np.random.Generator
 ) -> Movable | None:
     """Movable tokens of at most this length, halved until weights differ little; None where some are not read."""
-    d = equal.oracle.dim
+    d, spread = equal.oracle.dim, equal.design.rows
     singular = np.linalg.svd(w, compute_uv=False)
     rank = int(np.sum(singular > np.sqrt(equal.tolerance) * singular[:, :1], axis=1).min())
     if rank < 2:
         return None
-    size = min(max(2, min(d // len(w), rank) - _LEFT_OVER), ROWS)
-    places = np.round(np.linspace(0, ROWS, size)).astype(int)
+    size = min(max(2, min(d // len(w), rank) - _LEFT_OVER), spread)
+    places = np.round(np.linspace(0, spread, size)).astype(int)
     first = rng.standard_normal((size, d)) / np.sqrt(d)
     queries = -(-d // size)
     axes = np.concatenate([orthonormal(rng, d, d), orthonormal(rng, d, d)])[: queries * size]

@@ -12,21 +12,31 @@ from jaxtyping import Bool, Float, Int
 from attention import AnswerPrecision, ValueOracle
 from upper.value_queries.queries import LinearPart, orthonormal
 
-# Rows that are read, and places over which movable tokens are spread: four times the most heads that were tried, and
-# enough that slow frequencies show.
-ROWS = 64
-# Tokens move by this share of their length: with 0.2 the fit of the slopes of 8 heads fails in one layer of five.
-STEP = 0.1
 # What counts as equal: fits of heads end at 3e-16 to 5e-15 of the outputs where they are right, and at 1e-3 where they
 # are not; the last singular value of 16 heads is 1e-5 of the outputs, and rounding 1e-14. Coarse answers raise it to so
 # many times their error.
 _ROUNDING, ERRORS = 1e-11, 30.0
-# The shortest tokens that have this share of the best smallest singular value: at 0.1 heads are saturated in one of 30
-# layers; at 0.01 W is right to 8e-11 only, in 20 layers of 4 heads, and at 0.03 half of those of 8 heads take a second
-# attempt.
-_SHARE = 0.02
 # Lengths of tokens are the root of d times powers of two, up to this one and its inverse.
 FARTHEST = 12
+
+
+@dataclass(frozen=True)
+class Design:
+    """How long sequences are, and their tokens; the defaults are for answers in float64."""
+
+    #: rows that are read, and places over which movable tokens are spread: four times the most heads that were tried,
+    #: and enough that slow frequencies show
+    rows: int = 64
+    #: tokens move by this share of their length: at 0.2 the fit of the slopes of 8 heads fails in one layer of five
+    step: float = 0.1
+    #: the shortest tokens that have this share of the best smallest singular value: at 0.1 heads are saturated in one
+    #: of 30 layers; at 0.01 W is right to 8e-11 only, in 20 layers of 4 heads, and at 0.03 half of those of 8 heads
+    #: take a second attempt
+    share: float = 0.02
+
+
+# In float32, 4 layers of 4 heads: the function is right to 2e-4. With the defaults it is to 1e-3, and two are not read.
+_COARSE = Design(32, 0.3, 0.1)
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,11 @@ class EqualTokens:
         return self.precision.error(float(np.sqrt(np.mean(size**2))))
 
     @property
+    def design(self) -> Design:
+        """How sequences are chosen for answers like these."""
+        return _COARSE if self.precision.coarse else Design()
+
+    @property
     def tolerance(self) -> float:
         """What counts as equal, relative to the size of answers to tokens of unit variance."""
         size = max(self.precision.size, np.finfo(float).tiny)
@@ -78,7 +93,7 @@ class Counted:
 
 def positions_show(equal: EqualTokens, rng: np.random.Generator) -> bool:
     """Whether the last row of a random sequence changes if the tokens before it change places. 2 queries."""
-    x = rng.standard_normal((ROWS, equal.oracle.dim))
+    x = rng.standard_normal((equal.design.rows, equal.oracle.dim))
     answers = equal.oracle.ask(np.array([x, np.concatenate([x[:-1][::-1], x[-1:]])]))[:, -1]
     return bool(np.abs(answers[1] - answers[0]).max() > equal.tolerance * np.abs(answers).max())
 
@@ -92,16 +107,17 @@ def count_heads(equal: EqualTokens, rng: np.random.Generator) -> Counted | None:
     y, delta = orthonormal(rng, 2, d)
     total = delta @ equal.linear.projection_sum
     size = max(float(np.linalg.norm(total)), np.finfo(float).tiny)
-    seen = equal.attended(ROWS)
+    rows, step = equal.design.rows, equal.design.step
+    seen = equal.attended(rows)
     alike = seen[:, :1] / seen.sum(axis=1, keepdims=True)
     singular: dict[int, np.ndarray] = {}
     least: dict[int, float] = {}
 
     def ask(power: int) -> None:
         length = np.sqrt(d) * 2.0**power
-        answers = equal.moved(length * y, STEP * length * delta[None], np.zeros(1, dtype=int), ROWS)[0]
-        singular[power] = np.linalg.svd(answers / (STEP * length) - alike * total, compute_uv=False) / size
-        error = equal.error(length * y) * np.sqrt(answers.size) / (STEP * length * size)
+        answers = equal.moved(length * y, step * length * delta[None], np.zeros(1, dtype=int), rows)[0]
+        singular[power] = np.linalg.svd(answers / (step * length) - alike * total, compute_uv=False) / size
+        error = equal.error(length * y) * np.sqrt(answers.size) / (step * length * size)
         least[power] = max(_ROUNDING, ERRORS * error)
 
     for power in range(-2, 3):
@@ -121,5 +137,5 @@ def count_heads(equal: EqualTokens, rng: np.random.Generator) -> Counted | None:
             ask(longest + 1)
     if not heads:
         return None
-    power = min(power for power in last if last[power] > _SHARE * last[best])
+    power = min(power for power in last if last[power] > equal.design.share * last[best])
     return Counted(heads, float(np.sqrt(d)) * 2.0**power, last[power])

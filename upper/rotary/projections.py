@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from upper.rotary.heads import ITERATIONS, Heads
-from upper.rotary.moved_token import ERRORS, STEP, EqualTokens
+from upper.rotary.moved_token import ERRORS, EqualTokens
 from upper.value_queries.queries import orthonormal
 
-# Moves of token 0, in units of STEP: three are the fewest that leave equations for p_i. 3 d queries.
+# Moves of token 0, in units of the step: three are the fewest that leave equations for p_i. 3 d queries.
 _MOVES = np.array([-1.0, 0.5, 1.0])
 
 
@@ -22,7 +22,7 @@ def read_projections(
 ) -> Float[np.ndarray, "m d d"] | None:
     """All W_i; None where they do not fit the answers."""
     d, n, m = equal.oracle.dim, heads.sums.shape[1], len(heads.sums)
-    directions, tau = orthonormal(rng, d, d), STEP * _MOVES
+    directions, tau = orthonormal(rng, d, d), equal.design.step * _MOVES
     moves = (length * tau[:, None] * directions[:, None]).reshape(-1, d)
     answers = equal.moved(heads.token, moves, np.zeros(len(moves), dtype=int), n)
     # (d, rows, moves, outputs), over the move
@@ -33,7 +33,7 @@ def read_projections(
     small = np.tensordot(values, at_zero, (2, 0))
     v = np.linalg.pinv((own / (own + rest)).T) @ small
     slopes, residual = _slopes(tau, values, v, own, rest)
-    noise = ERRORS * equal.error(heads.token) / (STEP * length * float(np.sqrt(np.mean(v**2))))
+    noise = ERRORS * equal.error(heads.token) / (equal.design.step * length * float(np.sqrt(np.mean(v**2))))
     if not residual < (equal.tolerance + noise) * np.sqrt(m):
         return None
     weights = _weights(tau, slopes, own, rest).transpose(0, 2, 3, 1).reshape(d, -1, m)
@@ -70,7 +70,7 @@ def _slopes(
     odds = np.clip(np.einsum("rkqm,rhm->rhkq", z, p, optimize=True), 1e-6, 1 - 1e-6)
     odds = np.log(odds / (1 - odds))
     slopes = (odds[..., -1] - odds[..., 0]) / (tau[-1] - tau[0])
-    residual, before = np.inf, np.inf
+    residual, before, longest = np.inf, np.inf, np.abs(tau).max()
     for _ in range(ITERATIONS):
         weights = _weights(tau, slopes, own, rest)
         off = np.einsum("rkqm,rhm->rhkq", z, p, optimize=True) - weights
@@ -87,5 +87,5 @@ def _slopes(
         change = -np.linalg.solve(triangle, q.swapaxes(2, 3) @ rows.reshape(d, m, -1, 1))[..., 0]
         p = p + change
         off = off + np.einsum("rkqm,rhm->rhkq", z, change, optimize=True)
-        slopes = slopes - np.clip(np.sum(by * off, axis=-1) / size, -1 / STEP, 1 / STEP)
+        slopes = slopes - np.clip(np.sum(by * off, axis=-1) / size, -1 / longest, 1 / longest)
     return slopes, residual
