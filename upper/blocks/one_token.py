@@ -218,18 +218,18 @@ def _from_curvatures(
     linear = (ask(far) - ask(-far)) / (2 * _SEARCH.radius * scale)
     # neurons of a block are A w for those w of its network: tokens n A^-1 see w
     into = np.linalg.inv(linear) if np.linalg.cond(linear) < _SEARCH.radius else np.eye(dim)
-    even = _scale(lambda n: ask(n @ into), ask(np.zeros((1, dim)))[0], dim, rng)
+    scale = _scale(lambda n: ask(n @ into), ask(np.zeros((1, dim)))[0], dim, rng) or scale
     plane = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
     why = NoNetwork.NO_CURVATURES
-    for radius in _SEARCH.spheres if even is not None else ():
-        spread = radius * even / np.sqrt(dim) * np.concatenate([np.eye(dim), plane]) @ into
+    for radius in _SEARCH.spheres:
+        spread = radius * scale / np.sqrt(dim) * np.concatenate([np.eye(dim), plane]) @ into
         answers = partial(_spread, ask, spread)
         start = read_sphere(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
         if start is None:
             continue
         h = len(start.u)
         n = rng.standard_normal((int(_SEARCH.tokens * (2 * h + dim)) + 8, dim))
-        x = even / np.sqrt(dim) * 4 ** (rng.random((len(n), 1)) - 0.5) * n @ into
+        x = scale / np.sqrt(dim) * 4 ** (rng.random((len(n), 1)) - 0.5) * n @ into
         u = np.linalg.solve(spread[:dim], start.u[:, :dim].T).T
         g, error = fit_offsets(x, ask(x), TokenMap.of_neurons(start.activation, u, start.a), np.arange(h))
         recorder.step("Offsets, weights and outputs", error=error)
