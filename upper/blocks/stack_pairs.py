@@ -218,7 +218,7 @@ def _layers(
 
 
 def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> Stack:
-    """Both layers fitted by Levenberg-Marquardt, on pairs of short tokens, whose answers go back through g2.
+    """Both layers fitted by least squares, on pairs of short tokens, whose answers go back through g2.
 
     O(p^3 + n p^2) a step, p = 2 m d (2 d + 1).
     """
@@ -238,7 +238,7 @@ def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> St
     def slopes(step: np.ndarray) -> np.ndarray:
         return _derivative(_stepped(stack, step), x).reshape(-1, unknowns)
 
-    fit = least_squares(rest, np.zeros(unknowns), slopes, method="lm", x_scale="jac", max_nfev=_STEPS)
+    fit = least_squares(rest, np.zeros(unknowns), slopes, x_scale="jac", max_nfev=_STEPS)
     return _stepped(stack, fit.x)
 
 
