@@ -133,22 +133,24 @@ def compare(
     keys = list(product(chosen, entries, range(seeds)))
     work = sorted((engine_cell(*key, budgets) for key in keys), key=_order)
     store = store if store is None or isinstance(store, Store) else Store(store)
-    cells: dict[tuple[str, str, int], Cell] = {}
-    reused = 0
+    done: dict[str, Result] = {}
     try:
         with closing(run(work, store=store, **options)) as results:
             for result in results:
-                cell = stored_cell(result)
-                cells[cell.target, cell.learner, cell.seed] = cell
-                reused += result.reused
+                done[result.cell.key] = result
     except KeyboardInterrupt:
         made["interrupted"] = True
+        if store is not None and not options.get("fresh"):  # a cell that ended meanwhile is only in the store
+            missing = {cell.key: cell for cell in work if cell.key not in done}
+            for key, data in store.find(missing).items():
+                done[key] = replace(Result.from_json(missing[key], data), reused=False)
     except StoreError as error:
         made["interrupted"] = str(error)
         warnings.warn(f"{error} The comparison ended with what it had.", RuntimeWarning, stacklevel=2)
     if store is not None:
-        made |= {"store": store.path.name, "reused": reused}
+        made |= {"store": store.path.name, "reused": sum(result.reused for result in done.values())}
     made["seconds"] = round(time.perf_counter() - began, 3)
+    cells = {(cell.target, cell.learner, cell.seed): cell for cell in map(stored_cell, done.values())}
     order = [(target.name, entry.name, seed) for target, entry, seed in keys]
     return replace(nothing, made=made, cells=tuple(cells[key] for key in order if key in cells))
 

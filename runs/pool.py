@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -73,7 +73,9 @@ class _Pool:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
-        running = self._workers.submit(call, None, packed)
+        _ = self._workers.active  # starts the processes
+        with _uninterrupted():
+            running = self._workers.submit(call, None, packed)
         if timeout is None:
             return running
         limited: Future[tuple[Status, str]] = Future()
@@ -152,6 +154,25 @@ def _apart() -> Iterator[None]:
             os.environ.pop("PYTHONSAFEPATH")
             if path is not None:
                 os.environ["PYTHONSAFEPATH"] = path
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Within this context an interruption waits: halfway through a queue it would leave a thread waiting for ever."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in numbers} if main else {}
+    came: list[tuple[int, FrameType | None]] = []
+    changed = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in changed:
+        signal.signal(number, lambda *given: came.append(given))
+    try:
+        yield
+    finally:
+        for number, handler in changed.items():
+            signal.signal(number, handler)
+        for number, frame in came[:1]:
+            changed[number](number, frame)
 
 
 class _Process(_Base.Process):

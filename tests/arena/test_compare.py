@@ -188,6 +188,20 @@ def test_cells_of_milliseconds_come_first_and_then_the_costliest(targets, log):
     assert [(cell.learner, cell.target) for cell in results.cells] == given
 
 
+def test_a_cell_that_is_stored_while_the_run_is_interrupted_is_in_the_table(targets, tmp_path, monkeypatch):
+    put = Store.put
+
+    def interrupted(store, key, value):
+        put(store, key, value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "put", interrupted)
+    results = compare(targets[:1], "linear", store=tmp_path / "runs.sqlite", isolated=False, seeds=2)
+    assert len(results.cells) == 1
+    assert results.made["reused"] == 0
+    assert results.made["interrupted"] is True
+
+
 def test_an_interruption_keeps_the_cells_done(targets):
     learners = ["linear", _Odd(end="KeyboardInterrupt")]
     results = compare(targets[:1], learners, seeds=1, **HERE)

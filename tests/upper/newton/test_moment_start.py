@@ -50,3 +50,10 @@ def test_a_stalled_start_by_moments_is_followed_by_random_ones():
     oracle = ExampleOracle(stuck, BooleanInputs(4, 16), rng=1)
     fit = Newton(8, work=4000, starts=3).fit(oracle, rng=2)
     assert {step.name.split(",")[0] for step in fit.trace} >= {"Start 1", "Start 2"}
+
+
+def test_a_hidden_token_of_a_large_logit_takes_no_weight_from_the_visible_ones():
+    nice = make_nice_layer(heads=2, dim=8, rng=7)
+    layer = AttentionLayer(nice.theta, nice.w, causal=True)
+    x = 3 * np.random.default_rng(7).standard_normal((400, 5, 8))
+    assert np.isfinite(heads_by_moments(x, layer(x), 2, causal=True, rng=np.random.default_rng(7))).all()
