@@ -7,6 +7,7 @@ import typer
 
 BENCHMARKS = {
     "learners": "run_learners",
+    "tune-peers": "run_tune_peers",
     "scaling": "run_scaling",
     "success": "run_success",
     "hard-cases": "run_hard_cases",

@@ -34,12 +34,13 @@ class FeedForwardByQueries(LearnerBase):
     1. Far from the origin the network is piecewise linear. A half circle crosses the plane of every neuron once, and
        the slope jumps there by (u_j . direction) v_j (`find_regions`).
     2. Jacobians at some 2.7 h / d points give all u_j up to scale, by least squares (`directions`); for GELU, one value
-       near each plane gives the scale (`tube_scales`). For tanh, far from the origin neurons are steps (`read_steps`).
+       near each plane gives the scale (`tube_scales`). For tanh, second differences near the origin
+       give all neurons (`read_sphere`).
     3. Short tokens give offsets, scales and outputs by variable projection (`fit_offsets`).
     4. For ReLU and GELU act(t) = t + act(-t), so each neuron has a sign that one token leaves open. That the linear
        part is the identity, or zero, fixes all signs by one linear system (`signs_for`).
 
-    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 33 h for
+    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 50 h for
     tanh, where the parameters number 2 h + 1 + h / d times d.
 
     References

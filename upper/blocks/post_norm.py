@@ -18,6 +18,8 @@ from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.own_and_other import attended
 from upper.blocks.peel import read_attention
 from upper.blocks.projective_fit import fit_directions
+from upper.blocks.sphere import on_both_sides
+from upper.blocks.sphere_kinks import is_noisy, is_piecewise, read_piecewise
 from upper.blocks.summed_map import SummedMap, fit_short
 from upper.blocks.token_map import SIGNS, TokenMap
 
@@ -99,8 +101,15 @@ def between_norms(
 
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), Norm.plain(d - 1, 0.0, centred=False))
+    piecewise = is_piecewise(sphere, rng)
+    if piecewise and is_noisy(sphere, rng):
+        return PostNormPart(NoNetwork.NOISY, _norm(last, 0.0)), ended
     for share in _RULES.frames:
-        start = read_directions(sphere, share, rng, recorder)
+        start = (
+            read_piecewise(sphere, rng, recorder)
+            if piecewise
+            else read_directions(sphere, share, rng, recorder)
+        )
         if start is None:
             continue
         network, fitted, eps, error = _fitted(start, last, far, rng, recorder)
@@ -141,6 +150,7 @@ def _fitted(
     h, d = network.u.shape
     n = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
     n *= np.sqrt(d) / np.linalg.norm(n, axis=1, keepdims=True)
+    n = on_both_sides(n, network, np.eye(d), rng)
     answers = far(n)
     error = np.inf
     for _ in range(_RULES.turns):

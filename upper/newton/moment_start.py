@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
-from upper.newton.spectral import CrossMoments, orthonormal
+from upper.newton.spectral import CrossMoments
 
-# The Krylov space: this many vectors more than heads, in so many blocks. Three blocks suffice up to four heads.
-_MORE_VECTORS, _BLOCKS = 2, 4
+# Vectors of each block of the Krylov space beyond the number of heads.
+_MORE_VECTORS = 2
 # Equations for each coefficient that is fitted; with 32 some fits end in a local minimum, 128 take twice the time.
 _EQUATIONS = 64
 # The ridge on the coefficients of W, in units of the mean diagonal: products are in float32.
@@ -50,12 +50,13 @@ def heads_by_moments(
     .8 with the span, and the W_i .7 to .95. The estimates have cosines of .5 to .8 with the Theta_i. From more logits'
     deviation than 4 they are no better than random ones.
 
-    The moments take eight products with T and its transpose, each about a pass over the examples; the fit takes about
-    64 m^6 multiplications a step in float32.
+    The moments take eleven products of T or its transpose with m + 2 matrices, each about a pass over the examples; the
+    fit takes about 64 m^6 multiplications a step in float32.
     """
     from scipy.optimize import minimize  # slow to import, and only large layers need it
 
-    left, right = _leading(CrossMoments(x, y, causal), heads, x.shape[2], rng)
+    moments = CrossMoments(x, y, causal).leading(heads + _MORE_VECTORS, rng)
+    left, right = moments[0][:heads], moments[2][:heads]
     few = math.ceil(_EQUATIONS * 2 * heads**2 / x[0].size)
     fit = _Coefficients(x[:few], y[:few], left, right, causal)
     found = minimize(
@@ -71,22 +72,6 @@ def heads_by_moments(
         },
     )
     return np.tensordot(found.x.reshape(heads, heads) / fit.sizes, left, axes=1)
-
-
-def _leading(
-    moments: CrossMoments, heads: int, d: int, rng: np.random.Generator
-) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "m d d"]]:
-    """The leading left and right singular vectors of T as matrices, from a block Krylov space."""
-    right = orthonormal(rng.standard_normal((min(heads + _MORE_VECTORS, d * d), d, d)))
-    blocks = []
-    for _ in range(_BLOCKS):
-        blocks.append(moments.times(right))
-        right = orthonormal(moments.transpose_times(orthonormal(blocks[-1])))
-    space = orthonormal(np.concatenate(blocks))
-    image = moments.transpose_times(space).reshape(len(space), -1)
-    turn, _, right = np.linalg.svd(image, full_matrices=False)
-    left = turn.T[:heads] @ space.reshape(len(space), -1)
-    return left.reshape(-1, d, d), right[:heads].reshape(-1, d, d)
 
 
 class _Coefficients:
