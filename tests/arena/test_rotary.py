@@ -1,6 +1,7 @@
 """Layers with rotary positions: as targets and files, at the command line, as one's own function, in checkpoints."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,37 @@ def test_a_function_of_ones_own_is_asked_at_any_length(cli, tmp_path):
 def test_the_learner_keeps_the_contract():
     layer = make_nice_rotary_layer(1, 8, 4, rng=0)
     assert check_learner(RotaryByQueries(), layer, GaussianInputs(3, 8)).outcome.succeeded
+
+
+def with_equal_heads(layer):
+    parameters = {name: np.array(array) for name, array in layer.parameters.items()}
+    for name in ("queries", "keys", "query_bias", "key_bias"):
+        parameters[name][1] = parameters[name][0]
+    return replace(layer, **parameters)
+
+
+WRONG = {
+    "no rotation": (lambda layer: replace(layer, frequencies=np.zeros(4)), "no positions; take byqueries"),
+    "equal heads": (with_equal_heads, "1 head"),  # the same function has one head
+    "saturated heads": (lambda layer: replace(layer, queries=1e4 * layer.queries), "heads not separated"),
+    "one saturated head": (
+        lambda layer: replace(layer, queries=layer.queries * np.array([1.0, 1e5])[:, None, None]),
+        "heads not separated",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_layer_that_is_not_read_ends_with_its_outcome_and_a_sentence(wrong, seed, cli, tmp_path):
+    change, words = WRONG[wrong]
+    layer = change(make_nice_rotary_layer(2, 16, 8, causal=seed != 1, biases=True, rng=seed))
+    arena.save_target(tmp_path / "layer.safetensors", arena.layer_target(layer, tokens=6, inputs="gaussian"))
+    said = cli("learn", tmp_path / "layer.safetensors")
+    assert words in said.out.lower()
+    assert "Traceback" not in said.err
+    learned = json.loads(cli("learn", tmp_path / "layer.safetensors", "--json").out)
+    assert learned["succeeded"] is (learned["relative_error"] < 1e-6) is (wrong == "equal heads")
 
 
 @pytest.fixture
