@@ -27,8 +27,9 @@ _FEW, _MANY = 4, 8
 _ATTEMPTS = 4
 # Fresh sequences.
 _LENGTHS = (8, 8, 64, 64, 512, 512)
-# Coarse answers are predicted to so many times what counts as equal in them, at most: in float32 to 6e-4 to 2e-3.
-_AMPLIFIED, _LEAST_RIGHT = 3e3, 0.01
+# Coarse answers are predicted to so many times what counts as equal in them, and to one per cent: in float32 to 1e-4 to
+# 2e-3.
+_AMPLIFIED, _LARGEST = 3e3, 0.01
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,8 @@ class RotaryByQueries(LearnerBase):
             "Keys", frequencies=keys.frequencies, key_heads=int(keys.group.max()) + 1, fillers=logs.shape[1]
         )
         scores = read_queries(movable, keys, logs)
+        if scores is None:
+            return Refusal.SATURATED
         layer = _layer(equal, w, keys, scores)
         recorder.step("Queries", layer=layer)
         return layer
@@ -247,7 +250,7 @@ def judge(equal: EqualTokens, layer: RotaryLayer, rng: np.random.Generator) -> V
         errors.append(norm_ratio(layer(x) - equal.linear.bias - answers, answers))
     rounding = Tolerances.of(equal.precision).prediction
     if equal.precision.coarse:
-        rounding = max(rounding, min(_AMPLIFIED * equal.tolerance, _LEAST_RIGHT))
+        rounding = max(rounding, min(_AMPLIFIED * equal.tolerance, _LARGEST))
     return verdict(
         fitted=max(errors),
         held_out=max(errors),

@@ -69,8 +69,9 @@ def _slopes(
     p = duals.swapaxes(1, 2)
     odds = np.clip(np.einsum("rkqm,rhm->rhkq", z, p, optimize=True), 1e-6, 1 - 1e-6)
     odds = np.log(odds / (1 - odds))
-    slopes = (odds[..., -1] - odds[..., 0]) / (tau[-1] - tau[0])
-    residual, before, longest = np.inf, np.inf, np.abs(tau).max()
+    residual, before, most = np.inf, np.inf, 1 / np.abs(tau).max()
+    # small weights are read with large errors
+    slopes = np.clip((odds[..., -1] - odds[..., 0]) / (tau[-1] - tau[0]), -most, most)
     for _ in range(ITERATIONS):
         weights = _weights(tau, slopes, own, rest)
         off = np.einsum("rkqm,rhm->rhkq", z, p, optimize=True) - weights
@@ -87,5 +88,5 @@ def _slopes(
         change = -np.linalg.solve(triangle, q.swapaxes(2, 3) @ rows.reshape(d, m, -1, 1))[..., 0]
         p = p + change
         off = off + np.einsum("rkqm,rhm->rhkq", z, change, optimize=True)
-        slopes = slopes - np.clip(np.sum(by * off, axis=-1) / size, -1 / longest, 1 / longest)
+        slopes = slopes - np.clip(np.sum(by * off, axis=-1) / size, -most, most)
     return slopes, residual

@@ -28,8 +28,11 @@ class Scores:
     key_bias: Float[np.ndarray, "m p"]
 
 
-def read_queries(movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k s"]) -> Scores:
-    """Queries from the weights around the first fillers, and around all others, which are asked here."""
+def read_queries(movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k s"]) -> Scores | None:
+    """Queries from the weights around the first fillers, and around all others, which are asked here.
+
+    None where some of these weights are not positive.
+    """
     m, first, _, _, size = logs.shape
     p = keys.maps.shape[2]
     few = min(max(2, int(np.ceil(_TOKENS * p / size))), len(movable.tokens))
@@ -40,6 +43,8 @@ def read_queries(movable: Movable, keys: Keys, logs: Float[np.ndarray, "m f q k 
     own = _turned(biases[:, None, None, None], movable.distances, keys.frequencies)
     rest = movable.fillers[first:]  # none where heads are nearly as wide as tokens
     others = movable.log_weights(rest, few) if len(rest) else None
+    if others is not None and not np.isfinite(others).all():
+        return None
     fillers = np.column_stack([movable.fillers, np.ones(len(movable.fillers))])
     queries = np.empty((m, len(fillers), p))
     for i, by in enumerate(turned + own):
