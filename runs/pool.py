@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -160,19 +160,19 @@ def _apart() -> Iterator[None]:
 def _uninterrupted() -> Iterator[None]:
     """Within this context an interruption waits: halfway through a queue it would leave a thread waiting for ever."""
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in numbers} if main else {}
-    came: list[tuple[int, FrameType | None]] = []
-    changed = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in changed:
-        signal.signal(number, lambda *given: came.append(given))
+    came: list[int] = []
+    raising: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        raising = [number for number in numbers if signal.getsignal(number) is signal.default_int_handler]
+    for number in raising:
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        for number, handler in changed.items():
-            signal.signal(number, handler)
-        for number, frame in came[:1]:
-            changed[number](number, frame)
+        for number in raising:
+            signal.signal(number, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt
 
 
 class _Process(_Base.Process):

@@ -1,5 +1,6 @@
 """The learner of networks by value queries."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -107,6 +108,30 @@ def block_fit(recorder: Recorder, fitted: Any, ended: Verdict) -> Fit:
     block = fitted if isinstance(fitted, Block) else None
     recorder.step("Fresh queries", predict=fitted, layer=block, error=ended.held_out_error)
     return recorder.fit(ended, predict=fitted, layer=block, details=fitted)
+
+
+def best_block(
+    oracle: ValueOracle,
+    blocks: Iterable[tuple[Block | None, float]],
+    rng: np.random.Generator,
+    recorder: Recorder,
+) -> tuple[Block | NoNetwork, Verdict]:
+    """The block with the least error on fresh queries, of those up to the first that succeeds, and its verdict.
+
+    Each comes with an accuracy that is known to be worse than rounding, or 0; None where no layer was read.
+    """
+    best: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
+    for block, accuracy in blocks:
+        if block is None:
+            continue
+        judged = judge_block(oracle, block, rng, accuracy)
+        if not judged.held_out_error >= ended.held_out_error:  # the first is NaN
+            best, ended = block, judged
+        if ended.outcome.succeeded:
+            break
+        recorder.step("Fresh queries of a layer", error=judged.held_out_error)
+    return best, ended
 
 
 def judge_block(

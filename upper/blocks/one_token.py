@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -95,9 +96,9 @@ class _Search:
     #: kinks of GELU are nearer than their tubes below this many scales, those of ReLU below this share of the radius
     tube: float = 20.0
     nearest: float = 1e-10
-    #: the points of a bounded activation lie on a sphere of this radius, in units of the scale: farther out, neurons
-    #: saturate
-    sphere: float = 0.5
+    #: the points of a bounded activation lie on spheres of these radii, in units of the scale: on a small one a neuron
+    #: may hardly bend (1 of 20 nice networks), and on a large one more of them saturate
+    spheres: tuple[float, ...] = (0.5, 1.0, 2.0)
     #: short tokens, for every neuron and coordinate; their lengths in units of the scale, or for ReLU
     #: of sqrt(d) times the largest distance of a plane from the origin
     tokens: float = 1.5
@@ -213,21 +214,35 @@ def _from_curvatures(
 
     Tokens are n L for n on a sphere of d + 2 dimensions. So the frame of a great circle may have d directions.
     """
-    spread = np.concatenate([np.eye(dim), np.linalg.qr(rng.standard_normal((dim, 2)))[0].T])
-    spread *= _SEARCH.sphere * scale / np.sqrt(dim)
-    sphere = Sphere(
-        lambda n: np.pad(ask(n @ spread), ((0, 0), (0, 2))), Norm.plain(dim + 2, 0.0, centred=False)
-    )
-    g = read_sphere(sphere, rng, recorder)
-    if g is None:
-        return NoNetwork.NO_CURVATURES
-    h = len(g.u)
-    x = rng.standard_normal((int(_SEARCH.tokens * (2 * h + dim)) + 8, dim))
-    x *= scale * 4 ** (rng.random((len(x), 1)) - 0.5) / np.sqrt(dim)
-    start = TokenMap.of_neurons(g.activation, g.u[:, :dim] / spread[0, 0], g.a)
-    g, error = fit_offsets(x, ask(x), start, np.arange(h))
-    recorder.step("Offsets, weights and outputs", error=error)
-    return g if error < _SEARCH.wrong else NoNetwork.NOT_REPRODUCED
+    far = _SEARCH.radius * scale * np.eye(dim)
+    linear = (ask(far) - ask(-far)) / (2 * _SEARCH.radius * scale)
+    # neurons of a block are A w for those w of its network: tokens n A^-1 see w
+    into = np.linalg.inv(linear) if np.linalg.cond(linear) < _SEARCH.radius else np.eye(dim)
+    scale = _scale(lambda n: ask(n @ into), ask(np.zeros((1, dim)))[0], dim, rng) or scale
+    plane = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
+    why = NoNetwork.NO_CURVATURES
+    for radius in _SEARCH.spheres:
+        spread = radius * scale / np.sqrt(dim) * np.concatenate([np.eye(dim), plane]) @ into
+        answers = partial(_spread, ask, spread)
+        start = read_sphere(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
+        if start is None:
+            continue
+        h = len(start.u)
+        n = rng.standard_normal((int(_SEARCH.tokens * (2 * h + dim)) + 8, dim))
+        x = scale / np.sqrt(dim) * 4 ** (rng.random((len(n), 1)) - 0.5) * n @ into
+        u = np.linalg.solve(spread[:dim], start.u[:, :dim].T).T
+        g, error = fit_offsets(x, ask(x), TokenMap.of_neurons(start.activation, u, start.a), np.arange(h))
+        recorder.step("Offsets, weights and outputs", error=error)
+        if error < _SEARCH.wrong:
+            return g
+        why = NoNetwork.NOT_REPRODUCED
+    return why
+
+
+def _spread(
+    ask: Ask, spread: Float[np.ndarray, "D d"], n: Float[np.ndarray, "n D"]
+) -> Float[np.ndarray, "n D"]:
+    return np.pad(ask(n @ spread), ((0, 0), (0, 2)))
 
 
 def _near_the_origin(
