@@ -12,7 +12,7 @@ from arena.formats import as_plain
 from arena.records import TargetRecord
 from arena.target import FROM_CHECKPOINT, Target, describe_import
 from arena.targets import load_target
-from attention import Block
+from attention import AttentionLayer, Block
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from attention.validation import checked
@@ -30,7 +30,8 @@ class Inspection:
     """What is known of a target; prints as text."""
 
     target: Target | None  #: None if the file of a layer does not store the number of tokens
-    conditions: ConditionReport  #: the non-degeneracy conditions, measured
+    #: the non-degeneracy conditions, measured; None with rotary positions, of which no theorem has any
+    conditions: ConditionReport | None
     #: the check of a hard instance against its definition; None if not requested
     verification: Verification | None = None
     file: str | None = None  #: of the target
@@ -53,11 +54,15 @@ class Inspection:
 
     @cached_property
     def ranks(self) -> dict[str, tuple[int, ...]] | None:
-        """The ranks of every "theta" and "w" of a layer imported from a model; None for other layers."""
+        """The ranks of every "theta" and "w" of a layer imported from a model; None for other layers.
+
+        With rotary positions they are those of "queries", "keys" and "w".
+        """
         if self.target is None or self.target.made.get("generator") != FROM_CHECKPOINT:
             return None
         layer = self.target.layer
-        return {name: tuple(np.linalg.matrix_rank(getattr(layer, name)).tolist()) for name in ("theta", "w")}
+        names = ("queries", "keys", "w") if self.target.rotary else ("theta", "w")
+        return {name: tuple(np.linalg.matrix_rank(getattr(layer, name)).tolist()) for name in names}
 
     @property
     def reductions(self) -> Reductions | None:
@@ -74,10 +79,13 @@ class Inspection:
         lines = []
         if self.ranks is not None:
             how = describe_import(self.target.made["parameters"])  # the notes follow one by one
-            ranks = ", ".join(f"{name} {_span(self.ranks[name.lower()])}" for name in ("Theta", "W"))
+            shown = {"theta": "Theta", "w": "W"}
+            ranks = ", ".join(f"{shown.get(name, name)} {_span(own)}" for name, own in self.ranks.items())
             lines = [f"  ranks: {ranks}", *(f"  - {note}" for note in self.notes)]
         if self.target.block is not None:
             lines = [f"  a block: the conditions are of its attention; then {self.target.block.network}"]
+        if self.target.rotary:
+            lines.insert(0, f"  rotary positions: {self.target.layer}")
         parts: list[Any] = ["\n".join([record.title, f"  {how}", shape, *lines])]
         if record.certificate is not None:
             parts += [record.certificate, self.reductions, record.known]
@@ -86,9 +94,10 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain JSON values; values that are not finite become None."""
-        values: dict[str, Any] = {"file": self.file, "conditions": self.conditions.to_json()}
+        conditions = self.conditions
+        values: dict[str, Any] = {"file": self.file, "conditions": conditions and conditions.to_json()}
         if self.target is None or self.record is None:
-            return as_plain(values | {"heads": self.conditions.heads, "dim": self.conditions.dim})
+            return as_plain(values | {name: getattr(conditions, name) for name in ("heads", "dim")})
         record, instance = self.record, self.target.instance
         values |= {name: getattr(record, name) for name in _SHOWN}
         values["file_says" if self.target.from_file and self.ranks is None else "made"] = self.target.made
@@ -142,14 +151,18 @@ def inspect(
     if file is None and tokens is not None:
         raise ValueError("tokens is given with a Target: it must be left out, as a Target has its own.")
     # the conditions of a layer from elsewhere need no number of tokens
-    if not isinstance(target, Target) and tokens is None and (stored := load_layer(target)).inputs is None:
+    stored = load_layer(target) if not isinstance(target, Target) and tokens is None else None
+    layer = None if stored is None or stored.inputs is not None else stored.layer
+    layer = layer.layer if isinstance(layer, Block) else layer
+    if isinstance(layer, AttentionLayer):
         if verify:
             raise ValueError(_NO_INSTANCE)
-        layer = stored.layer.layer if isinstance(stored.layer, Block) else stored.layer
         return Inspection(None, check_conditions(layer, thresholds=thresholds), file=file)
     opened = target if isinstance(target, Target) else load_target(target, tokens=tokens)
     conditions, verification = opened.conditions, None
     if thresholds:
+        if not isinstance(opened.layer, AttentionLayer):
+            raise ValueError("thresholds are for conditions: leave them out, rotary positions have none.")
         conditions = check_conditions(opened.layer, tokens=opened.inputs.tokens, thresholds=thresholds)
     if verify:
         if opened.instance is None:

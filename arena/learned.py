@@ -8,9 +8,10 @@ from typing import Any
 from arena.formats import as_plain, plural
 from arena.records import LearnerRecord
 from arena.target import Target
-from attention import AttentionLayer, Block, Fit, Outcome, save_layer
+from attention import Block, Fit, Outcome, RotaryLayer, save_layer
 from attention.evaluation import CONFIDENCE, percent
 from attention.files import FilePath
+from attention.layer import Layer
 from upper.newton.certificate import LayerCertificate
 
 _ONE_TOKEN = (
@@ -21,6 +22,7 @@ _OF_A_TARGET = {
     "relative_error": "relative error",
     "unknown_part_error": "error on the unknown part",
     "theta_error": "worst head's error in Theta",
+    "score_error": "worst error of a score map",
     "w_error": "worst head's error in W",
     "key_bias_error": "worst head's error in c",
     "bias_error": "error in b",
@@ -58,7 +60,7 @@ class Learned:
     uncertified: str = ""  #: why there is no certificate
 
     @property
-    def layer(self) -> AttentionLayer | Block | None:
+    def layer(self) -> Layer | Block | None:
         """The fitted layer or block; None if the learner fits something else."""
         return self.fit.layer
 
@@ -109,6 +111,10 @@ class Learned:
             rows["the layer"] = f"{mask}, {'with' if layer.biased else 'without'} biases"
         if isinstance(layer, Block):
             rows["the block"] = f"{plural(layer.heads, 'head')}, then {layer.network}"
+        if isinstance(layer, RotaryLayer):
+            turned = plural(int((layer.frequencies > 0).sum()), "frequency", "frequencies")
+            groups = plural(layer.key_heads, "key head")
+            rows["rotary positions"] = f"{turned}, {plural(layer.heads, 'head')}, {groups}"
         if (number := self.data.get("examples_for_newton")) is not None:
             least = self.data["counting_floor"]
             rows["random examples instead"] = f"{number} for Newton, {least} at least for any learner"

@@ -85,7 +85,8 @@ def learn(
         A target, or a file of one; one file of examples x and y, or two files of one array each, of shape (n, k, d); or
         a function of token matrices (k, d) or (n, k, d), a module of torch, or FILE.py:NAME of one.
     learner : str, Learner or LearnerEntry, optional
-        A name of `LEARNERS`, or a learner that is set up. The default is newton, and by-queries for a function.
+        A name of `LEARNERS`, or a learner that is set up. The default is newton; by-queries for a function, and
+        rotary for a layer with rotary positions.
     noise : float, optional
         Standard deviation of Gaussian noise that is added to every entry of the labels, or of answers to queries; the
         labels for measuring have none. Of a function: of the noise that its answers have; by default it is found.
@@ -136,7 +137,7 @@ def learn(
     own = LearnerSettings(**settings).given
     opened = open_source(source, tokens=tokens, dim=dim, inputs=inputs)
     target = opened if isinstance(opened, Target) else opened.stand_in(own.get("heads"))
-    usual = "by-queries" if isinstance(opened, AskedFunction) else "newton"
+    usual = usual_learner(opened)
     entry = one_learner(learner or usual)
     built: Any = entry.build(target, PRESETS[preset])
     if noise is not None and isinstance(opened, AskedFunction):
@@ -168,6 +169,13 @@ def learn(
     if isinstance(opened, GivenExamples) and noise is not None:
         raise ValueError("noise is for labels that are drawn: leave it out, given examples are as they are.")
     return opened.learned(record, built, seed=seed, progress=progress)
+
+
+def usual_learner(source: Source) -> str:
+    """The learner of a source if none is named."""
+    if isinstance(source, Target) and source.rotary:
+        return "rotary"
+    return "by-queries" if isinstance(source, AskedFunction) else "newton"
 
 
 def open_source(

@@ -15,7 +15,7 @@ from arena.records import Record
 from arena.target import Target, identity
 from arena.targets import InputsName, checkpoint_target, inputs_named, layer_target
 from arena.views.page import data_link, template
-from attention import Block, Fit, ValueOracle, read_checkpoint_layer
+from attention import Block, Fit, RotaryLayer, ValueOracle, read_checkpoint_layer
 from attention.checkpoint_blocks import StoredBlock, read_checkpoint_block
 from attention.checkpoints import checkpoint_layers
 from attention.evaluation import CONFIDENCE, percent
@@ -23,7 +23,7 @@ from attention.files import write_whole
 from attention.foreign import json_text
 from attention.validation import NonNegativeInt, PositiveInt, checked
 from runs import Cell, run, single_thread
-from upper import BlockByQueries, ByQueries, Newton, counting_floor
+from upper import BlockByQueries, ByQueries, Newton, RotaryByQueries, counting_floor
 
 Way = Literal["examples", "queries"]
 
@@ -36,9 +36,15 @@ _ERRORS = {
     "b": "bias_error",
 }
 _BLOCK_ERRORS = _ERRORS | {"neurons": "network_error", "norms": "norm_error"}
-_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks", "neurons")
+# "M" is of the worst score map of a head and a frequency
+_ROTARY_ERRORS = {"F": "relative_error", "M": "score_error", "W": "w_error", "b": "bias_error"}
+_SHAPE = ("layer", "heads", "dim", "head_dim", "biased", "ranks", "rotary", "neurons")
 _READING: dict[str, Any] = {"heads": None, "prefix": None, "biases": "kept", "coordinates": None}
 _FRESH = 500  # inputs on which the function is compared
+_LONG, _FRESH_LONG = (
+    512,
+    4,
+)  # tokens and number of those of layers with rotary positions: longer than what is asked
 # Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
 _EXAMPLES = 3  # times Newton's default
 # From sequences of a few tokens an annealed prior finds every head: attention to few tokens is nearer to a linear
@@ -56,7 +62,9 @@ class LayerRecovery(Record):
     dim: int  #: coordinates of a token
     head_dim: int  #: the dimension of a head, which bounds the ranks
     biased: bool
-    ranks: tuple[int, int]  #: the smallest and the largest rank of a Theta or W
+    ranks: tuple[
+        int, int
+    ]  #: the smallest and the largest rank of a Theta or W, with rotary positions of a Q or W
     status: Literal["done", "failed", "timed out"]
     message: str = ""  #: why it is not done; empty otherwise
     notes: tuple[str, ...] = ()  #: what the model does beyond the layer, and the precision of the file
@@ -66,11 +74,13 @@ class LayerRecovery(Record):
     error_rate_bound: float | None = None  #: of a success, as in `attention.Fit`
     violated: tuple[str, ...] = ()  #: the non-degeneracy conditions that do not hold
     heads_found: int | None = None
+    rotary: bool = False  #: whether queries and keys are rotated by position
     neurons: int | None = None  #: of a block
     neurons_found: int | None = None
     #: relative: of the function "F" on fresh inputs, and of the worst head's "Theta", "W", "c", and of "b", and of the
     #: worst of a block's "neurons" and "norms"; None where as many heads were not found, of c and b also where there
-    #: are no biases, and of norms that stand first, which are part of the matrices behind them
+    #: are no biases, and of norms that stand first, which are part of the matrices behind them. With rotary positions
+    #: "M", of the worst score map, takes the place of Theta and c
     errors: dict[str, float | None] = field(default_factory=dict)
     used: int | None = None  #: examples drawn, or queries asked
     seconds: float | None = None
@@ -100,7 +110,8 @@ class Recovery(Record):
 
     def table(self) -> list[tuple[str, ...]]:
         """The header and a row for each layer, as text."""
-        names = tuple(_BLOCK_ERRORS if self.blocks else _ERRORS)
+        usual = tuple(_BLOCK_ERRORS if self.blocks else _ERRORS)
+        names = next((tuple(layer.errors) for layer in self.layers if layer.errors), usual)
         known = ("Heads", "Neurons") if self.blocks else ("Heads", "Rank", "Conditions")
         rows: list[tuple[str, ...]] = [
             ("Layer", *known, "Recovered", *names, self.by.title(), "Time", "Outcome")
@@ -112,7 +123,7 @@ class Recovery(Record):
             else:
                 violated = f"{len(layer.violated)} violated" if layer.violated else "all hold"
                 row += (" to ".join(dict.fromkeys(map(str, layer.ranks))),)
-                row += (violated if layer.status == "done" else "-",)
+                row += (violated if layer.status == "done" and not layer.rotary else "-",)
             if layer.status != "done":
                 rows.append((*row, *["-"] * (3 + len(names)), layer.status))
                 continue
@@ -127,10 +138,16 @@ class Recovery(Record):
     @property
     def legend(self) -> tuple[str, ...]:
         """What the columns mean, and the layers that were not measured."""
-        neurons = " neurons: of the worst one's W1, W2, b1. norms: gain and offset." if self.blocks else ""
+        errors = "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
+        if any(layer.rotary for layer in self.layers):
+            errors = (
+                f"F: relative error of the function on fresh sequences of {_LONG} tokens, longer than those asked. M, "
+                "W: of the worst map of a head, for M also of a frequency."
+            )
+        if self.blocks:
+            errors += " neurons: of the worst one's W1, W2, b1. norms: gain and offset."
         return (
-            "F: relative error of the function on fresh inputs. Theta, W, c, b: relative error of the worst head."
-            + neurons,
+            errors,
             f"Recovered: what has an error below {_RECOVERED:g}.",
             f"<=7%: with confidence {CONFIDENCE:g}, the fit is wrong on at most 7% of inputs.",
             *dict.fromkeys(note for one in self.layers for note in one.notes),
@@ -192,8 +209,8 @@ def recover(
     blocks : bool
         Learn whole blocks, attention and network with norms and residuals, by queries to each block alone.
     tokens : int
-        Number k of tokens. From more than four, Newton starts from a rough fit to sequences of four, from five counting
-        floors of them.
+        Number k of tokens; with rotary positions it is 512, more than are asked. From more than four, Newton starts
+        from a rough fit to sequences of four, from five counting floors of them.
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
     examples : int, optional
@@ -233,7 +250,13 @@ def recover(
             block = _block(path, number, reading) if blocks else None
             source: Any = block or read_checkpoint_layer(path, layer=number, **reading)
             layer = source.layer if block is None else block.block.layer
-        ranks = np.linalg.matrix_rank(np.concatenate([layer.theta, layer.w]))
+        rotary = isinstance(layer, RotaryLayer)
+        if rotary and by != "queries":
+            raise ValueError(
+                f"Layer {number} of {path} has rotary positions, which are learned by queries: give --by queries."
+            )
+        maps = (layer.queries if isinstance(layer, RotaryLayer) else layer.theta, layer.w)
+        ranks = np.concatenate([np.linalg.matrix_rank(part) for part in maps])
         shape = {
             "layer": number,
             "heads": layer.heads,
@@ -242,6 +265,7 @@ def recover(
             "biased": layer.biased,
             "ranks": [int(ranks.min()), int(ranks.max())],
         }
+        shape |= {"rotary": True} if rotary else {}
         shape |= {} if block is None else {"neurons": block.network.width}
         # known by the content: a moved or renamed file is the same
         content = {"content": identity(block or layer)}
@@ -284,11 +308,12 @@ def _recovered(
     head_dim: int,
     by: Way,
     blocks: bool = False,
+    rotary: bool = False,
     **given: Any,
 ) -> Any:
     """What the record of a layer or block holds beside its shape."""
     path, reading = source
-    shape = {"tokens": given["tokens"], "inputs": given["inputs"]}
+    shape = {"tokens": _LONG if rotary else given["tokens"], "inputs": given["inputs"]}
     learner: Any
     fits: list[Fit] = []
     stored = _block(path, layer, reading) if blocks else None
@@ -299,25 +324,25 @@ def _recovered(
     if by == "examples":
         oracle, (learner, fits) = None, _newton(target, head_dim, given)
     elif stored is None:  # queries may have any number of tokens: far fewer are needed then
-        oracle, learner = ValueOracle(target.layer), ByQueries(examples=given["examples"])
+        by_queries = RotaryByQueries if rotary else ByQueries
+        oracle, learner = ValueOracle(target.layer), by_queries(examples=given["examples"])
     else:
         oracle = ValueOracle.from_callable(stored, None, stored.dim)
         learner = BlockByQueries(examples=given["examples"])
-    fit, measures = _fitted(target, learner, given["seed"], oracle)
+    fit, measures = _fitted(target, learner, given["seed"], oracle, _FRESH_LONG if rotary else _FRESH)
     fits.append(fit)
+    errors = _BLOCK_ERRORS if blocks else _ROTARY_ERRORS if rotary else _ERRORS
     recovery = {
         "notes": target.made["notes"],
         "outcome": fit.outcome.name,
-        "explanation": fit.explanation
-        if fit.layer or stored is None
-        else f"{fit.explanation} {fit.trace[-1].name}",
+        "explanation": f"{fit.explanation} {getattr(fit.details, 'explanation', '')}".rstrip()
+        if fit.layer is None
+        else fit.explanation,
         "succeeded": fit.outcome.succeeded,
         "error_rate_bound": fit.error_rate_bound,
-        "violated": target.conditions.violated if stored is None else (),
+        "violated": () if stored or target.conditions is None else target.conditions.violated,
         "heads_found": None if fit.layer is None else fit.layer.heads,
-        "errors": {
-            name: measures.get(measure) for name, measure in (_BLOCK_ERRORS if blocks else _ERRORS).items()
-        },
+        "errors": {name: measures.get(measure) for name, measure in errors.items()},
         "used": sum(fit.examples_used for fit in fits),
         "seconds": sum(fit.seconds for fit in fits),
         "engine": fit.engine,
@@ -345,8 +370,10 @@ def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newto
     return replace(newton, start=fit.layer or "random"), [fit]
 
 
-def _fitted(target: Target, learner: Any, seed: int, oracle: ValueOracle | None = None) -> Any:
-    return target.fit(learner, seed, oracle=oracle, fresh=_FRESH, each_step=False)
+def _fitted(
+    target: Target, learner: Any, seed: int, oracle: ValueOracle | None = None, fresh: int = _FRESH
+) -> Any:
+    return target.fit(learner, seed, oracle=oracle, fresh=fresh, each_step=False)
 
 
 def _block(path: Path, layer: int, reading: dict[str, Any]) -> StoredBlock:

@@ -20,7 +20,7 @@ from attention.errors import relative_error
 from attention.evaluation import HeldOut, orbits, which_held_out
 from attention.files import FilePath, stored_tensors
 from attention.fits import Progress
-from attention.learning import Access
+from attention.learning import Access, asks_any_length
 from runs import fingerprint, single_thread
 from upper import Newton, certify_layer
 from upper.floor import counting_floor
@@ -179,7 +179,8 @@ class AskedFunction:
             function = _named(function)
         else:
             name = getattr(function, "__name__", type(function).__name__)
-        oracle = ValueOracle.from_callable(answering(function, tokens, dim), tokens, dim)
+        of_query = None if asks_any_length(learner) else tokens
+        oracle = ValueOracle.from_callable(answering(function, tokens, dim), of_query, dim)
         for_learner, for_check = np.random.default_rng(seed).spawn(2)
         with single_thread(torch="torch" in sys.modules):
             fit = learner.fit(oracle, rng=for_learner, progress=progress)

@@ -20,6 +20,7 @@ from attention import (
     GroundTruth,
     Inputs,
     Learner,
+    RotaryLayer,
     ValueOracle,
 )
 from attention.conditions import ConditionReport, check_conditions
@@ -27,7 +28,8 @@ from attention.evaluation import Predictor
 from attention.fits import Progress
 from attention.foreign import printable
 from attention.inputs import Rng, inputs_to_json
-from attention.learning import Access, access_of
+from attention.layer import Layer
+from attention.learning import Access, access_of, asks_any_length
 from attention.validation import count
 from lower import HardInstance
 
@@ -41,7 +43,7 @@ class Target:
     """A layer to learn, or a block, and what is known about it."""
 
     name: str  #: unique
-    layer: AttentionLayer  #: of a block its attention
+    layer: Layer  #: of a block its attention
     inputs: Inputs  #: the distribution of the tokens
     instance: HardInstance | None = None  #: with its secret and its known component; None for other layers
     made: Mapping[str, Any] = field(default_factory=dict)  #: how it was made, as stored in files
@@ -59,6 +61,7 @@ class Target:
         title = f"{'Nice' if nice else 'Layer'}, {plural(self.layer.heads, 'head')}"
         tokens = {"boolean": "", "gaussian": ", Gaussian"}
         name = inputs_to_json(self.inputs)["name"]
+        title += ", rotary positions" if self.rotary else ""
         title += f", {plural(self.inputs.tokens, 'token')}{tokens.get(name, f', {name}')}"
         title = title if self.instance is None else self.instance.family.title
         if self.block is not None:
@@ -67,18 +70,23 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """The kind of a hard family, or "block"; of other layers "nice", or "file" for the caller's own."""
-        if self.block is not None:
-            return "block"
+        """The kind of a hard family, "block" or "rotary"; of other layers "nice", or "file" for the caller's own."""
+        if self.block is not None or self.rotary:
+            return "rotary" if self.block is None else "block"
         if self.instance is not None:
             return self.instance.family.kind
         return "nice" if self.made.get("generator") == "nice" else "file"
+
+    @property
+    def rotary(self) -> bool:
+        """Whether the layer has rotary positions."""
+        return isinstance(self.layer, RotaryLayer)
 
     def __repr__(self) -> str:
         return f"<Target {self.name}: {self.title}, k = {self.inputs.tokens}, d = {self.layer.dim}>"
 
     @property
-    def answers(self) -> AttentionLayer | Block:
+    def answers(self) -> Layer | Block:
         """What labels examples and answers queries: the block if there is one, else the layer."""
         return self.layer if self.block is None else self.block
 
@@ -105,8 +113,10 @@ class Target:
         return str(self.stream)
 
     @cached_property
-    def conditions(self) -> ConditionReport:
-        """The non-degeneracy conditions, measured."""
+    def conditions(self) -> ConditionReport | None:
+        """The non-degeneracy conditions, measured; None with rotary positions, of which no theorem has any."""
+        if not isinstance(self.layer, AttentionLayer):
+            return None
         return check_conditions(self.layer, tokens=self.inputs.tokens)
 
     @cached_property
@@ -120,7 +130,8 @@ class Target:
         about: dict[str, Any] = shape | common
         if instance is None:
             known = "Nothing is known in advance: the known component is zero."
-            about |= {"known": known, "conditions": tuple(self.conditions.rows())}
+            conditions = () if self.conditions is None else tuple(self.conditions.rows())
+            about |= {"known": known, "conditions": conditions}
         else:
             certificate = instance.certificate.with_facts(instance.family.estimates())
             known = instance.known.describe()
@@ -130,16 +141,22 @@ class Target:
         return TargetRecord(self.name, self.title, self.kind, how=how, **about)
 
     def oracle(
-        self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
+        self,
+        access: Access = "random examples",
+        *,
+        any_length: bool = False,
+        noise: float = 0.0,
+        rng: Rng = None,
     ) -> ExampleOracle | ValueOracle:
         """A fresh oracle on the target. If its family has noise, so have the labels of random examples.
 
-        A query has as many tokens as an example; samples of rounding are read from random examples. `noise` is the
-        standard deviation of Gaussian noise on every entry of a label. ValueError if it is out of range, or the labels
-        have errors of their own.
+        A query has as many tokens as an example, or with `any_length` any number; samples of rounding are read from
+        random examples. `noise` is the standard deviation of Gaussian noise on every entry of a label. ValueError if it
+        is out of range, or the labels have errors of their own.
         """
         if access == "value queries":
-            return ValueOracle(self.answers, tokens=self.inputs.tokens, noise=noise, rng=rng)
+            tokens = None if any_length else self.inputs.tokens
+            return ValueOracle(self.answers, tokens=tokens, noise=noise, rng=rng)
         if self.instance is not None and self.block is None:
             family = self.instance.family
             if not noise:
@@ -191,7 +208,8 @@ class Target:
         )
         with single_thread(torch=may_use_torch(learner)):
             truth = self.ground_truth(fresh, rng=for_truth)  # refuses sizes beyond the memory before any work
-            seen = oracle or self.oracle(access_of(learner), noise=noise, rng=for_oracle)
+            access, any_length = access_of(learner), asks_any_length(learner)
+            seen = oracle or self.oracle(access, any_length=any_length, noise=noise, rng=for_oracle)
             fit = learner.fit(seen, rng=for_learner, truth=truth if each_step else None, progress=progress)
             return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 

@@ -23,11 +23,13 @@ from attention import (
     SphereInputs,
     make_nice_layer,
     make_nice_network,
+    make_nice_rotary_layer,
 )
 from attention._arrays import shown, to_numpy
 from attention.feed_forward import Activation
 from attention.files import load_layer, save_layer
 from attention.foreign import printable
+from attention.layer import Layer
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, checked
 from lower import FAMILIES, Family, load_instance, save_instance
 from lower.family import FamilyConstructor
@@ -40,7 +42,7 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 
 @checked
 def layer_target(
-    layer: AttentionLayer | Block,
+    layer: Layer | Block,
     *,
     tokens: PositiveInt,
     inputs: str | Inputs = "boolean",
@@ -51,7 +53,7 @@ def layer_target(
 
     Parameters
     ----------
-    layer : AttentionLayer or Block
+    layer : AttentionLayer, RotaryLayer or Block
         The layer or block, in any array library; the target stores it as NumPy arrays in float64.
     tokens : int
         The number k of tokens.
@@ -107,8 +109,12 @@ def block_target(
     >>> block_target(parity_target(dim=16, heads=2), width=32).title
     'Parity of 3 bits, 2 heads, 32 neurons gelu'
     """
-    if target.block is not None or (target.instance is not None and target.instance.family.noisy):
-        raise ValueError(f"{target.name} is a block or has noisy labels: a layer without noise is needed.")
+    layer, noisy = target.layer, target.instance is not None and target.instance.family.noisy
+    if target.block is not None or noisy or not isinstance(layer, AttentionLayer):
+        raise ValueError(
+            f"{target.name} is a block, or has rotary positions or noisy labels: a layer without noise is needed, "
+            "and without positions."
+        )
     rng = np.random.default_rng([seed, 1])  # apart from the layer of this seed
     network = make_nice_network(dim=target.layer.dim, width=width, activation=activation, rng=rng)
     parameters = {**target.made.get("parameters", {}), "width": width, "activation": activation}
@@ -117,7 +123,7 @@ def block_target(
         name=f"{target.name}-block-{width}",
         made={**target.made, "parameters": parameters},
         title="",
-        block=Block(target.layer, network),
+        block=Block(layer, network),
     )
 
 
@@ -131,10 +137,14 @@ def nice_target(
     inputs: InputsName = "boolean",
     width: PositiveInt | None = None,
     activation: Activation = "gelu",
+    head_dim: PositiveInt | None = None,
+    key_heads: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
     name: str = "",
 ) -> Target:
     """A nice random layer, as drawn by `attention.make_nice_layer`, or a block around it.
+
+    With `head_dim`, a causal layer with rotary positions and biases, as drawn by `attention.make_nice_rotary_layer`.
 
     Parameters
     ----------
@@ -145,13 +155,17 @@ def nice_target(
     dim : int
         Number d of coordinates of a token.
     sigma : float
-        Standard deviation of a logit on Boolean tokens.
+        Standard deviation of a logit on Boolean tokens; with rotary positions it is about 1.
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
     width : int, optional
         Number of neurons of a network behind the layer, as of `block_target`; by default there is none.
     activation : {"relu", "gelu", "tanh"}
         Of these neurons.
+    head_dim : int, optional
+        Dimension of the queries of each head, even, of a layer with rotary positions; by default there are none.
+    key_heads : int, optional
+        Number of key and value maps, which groups of such heads share; by default each has its own.
     seed : int
         Seed of every random choice.
     name : str
@@ -162,10 +176,23 @@ def nice_target(
     ValueError
         If a parameter is out of range or `inputs` names no distribution.
     """
-    parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
+    parameters: dict[str, Any] = {"heads": heads, "tokens": tokens, "dim": dim}
+    layer: Layer
+    if head_dim is None:
+        if key_heads is not None:
+            raise ValueError(
+                f"key_heads is {key_heads}: give head_dim too, for rotary positions, or leave it out."
+            )
+        parameters["sigma"] = sigma
+        layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
+    else:
+        parameters |= {"head_dim": head_dim, "key_heads": key_heads or heads}
+        layer = make_nice_rotary_layer(heads, dim, head_dim, key_heads=key_heads, biases=True, rng=seed)
+    parameters["inputs"] = inputs
+    positions = "" if head_dim is None else "-rotary"
     target = Target(
-        name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
-        make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed),
+        name or f"nice{positions}-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+        layer,
         inputs_named(inputs, tokens, dim),
         made={"generator": "nice", "parameters": parameters, "seed": seed, **_VERSIONS},
     )

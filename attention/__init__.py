@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     from attention.memory import NotEnoughMemoryError
     from attention.norm import Norm
     from attention.outcome import Outcome
+    from attention.rotary import (
+        RotaryLayer,
+        make_nice_rotary_layer,
+        rotary_errors,
+        rotary_frequencies,
+    )
     from attention.value_oracle import AnswerPrecision, QueriesExhaustedError, ValueOracle
 
 __getattr__ = lazily(__name__, __file__)
@@ -68,6 +74,7 @@ __all__ = [
     "PositionedInputs",
     "QueriesExhaustedError",
     "Recorder",
+    "RotaryLayer",
     "SphereInputs",
     "Step",
     "ValueOracle",
@@ -86,11 +93,14 @@ __all__ = [
     "make_nice_block",
     "make_nice_layer",
     "make_nice_network",
+    "make_nice_rotary_layer",
     "make_transformer_shaped_layer",
     "network_errors",
     "parameter_errors",
     "read_checkpoint_layer",
     "relative_error",
+    "rotary_errors",
+    "rotary_frequencies",
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",

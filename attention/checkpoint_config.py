@@ -1,4 +1,4 @@
-"""What the config beside a checkpoint says of its attention: is it of the class, how many heads has it, which scale?"""
+"""What the config beside a checkpoint says of its attention: its class, heads, scale, and rotation by position."""
 
 import math
 import re
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from attention.foreign import read_json, wrong
 from attention.namings import Naming
+from attention.rotary import rotary_frequencies
 from attention.torch_files import is_pickle, read_torch_settings
 
 _OTHER = "its logits have terms of the positions, a scale or a window that no layer of this class has"
@@ -25,6 +27,10 @@ _OTHER_LOGITS = re.compile(
 )
 # a segment of the name of a tensor that holds terms of the positions, after what it belongs to
 _OF_POSITIONS = re.compile(r"((?:.*?\.)??)[^.]*(?:rotary|rel_pos|relative|alibi|(?<![a-z])rope(?![a-z]))")
+# keys that `read_rotation` reads
+_OF_ROTATION = {"rope_theta", "rope_scaling", "rope_parameters", "rotary_emb_base"}
+_OF_ROTATION |= {"rotary_pct", "partial_rotary_factor", "rotary_dim", "sliding_window"}
+_OF_NORMS = re.compile(r"(?:.*[._])?(?:q|k|qk|query|key)_?(?:layer)?norm\..*")
 _PLAIN_POSITIONS = (None, "absolute", "learned", "sinusoidal", "none", "nope")
 
 
@@ -55,11 +61,15 @@ class Config:
         given = self.values.get("architecture") or self.values.get("model_type")
         return None if given is None else str(given)
 
-    @property
-    def other_logits(self) -> str | None:
-        """Why the logits are others than those of the class; None if nothing says so."""
+    def other_logits(self, *, rotary: bool = False) -> str | None:
+        """Why the logits are others than those of the class, or of rotary layers; None if nothing says so."""
         positions = self.values.get("position_embedding_type")
-        keys = [name for name, value in self.values.items() if value and _OTHER_LOGITS.fullmatch(name)]
+        known = _OF_ROTATION if rotary else set()
+        keys = [
+            name
+            for name, value in self.values.items()
+            if value and name not in known and _OTHER_LOGITS.fullmatch(name)
+        ]
         if positions not in _PLAIN_POSITIONS:
             keys.insert(0, "position_embedding_type")
         if not keys:
@@ -71,6 +81,13 @@ class Config:
         if not isinstance(value := self.values.get(name), bool | None):
             raise wrong(self.path, f"{name} is {value!r:.40}: true or false is needed")
         return value
+
+    def number(self, values: Mapping[str, Any], name: str) -> float:
+        """The positive number of this name, among values that the config has."""
+        number = values.get(name)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+            raise wrong(self.path, f"{name} is {number!r:.40}: a positive number is needed")
+        return float(number)
 
     def count(self, *names: str) -> tuple[str, int] | None:
         """The first of these names that is given, and its value; those that are given must agree."""
@@ -92,19 +109,27 @@ class Config:
         )
 
 
-def require_plain(shown: Path, naming: Naming, config: Config, names: Collection[str], stem: str) -> bool:
+def require_known(shown: Path, naming: Naming, config: Config, names: Collection[str], stem: str) -> bool:
     """Refuse a layer that computes something else from the same tensors; whether it has a causal mask."""
-    if why := config.other_logits:
+    own = sorted(name.removeprefix(stem) for name in names if name.startswith(stem + naming.scope))
+    if norms := [name for name in own if _OF_NORMS.fullmatch(name)]:
+        raise wrong(
+            shown,
+            f"the layer has {norms[0]!r}: queries and keys are normalised before their products, which is another "
+            "layer than those known here",
+        )
+    rotary = rotates(naming, config)
+    if why := config.other_logits(rotary=rotary):
         raise wrong(shown, why)
     if "auto_map" in config.values:
         raise wrong(
             shown, "by config.json (auto_map), the model runs code of its own, which is not known here"
         )
-    plain = config.values.get("use_rope") is False or config.values.get("position_embedding_type") is not None
-    if naming.rotates and not plain:
-        unless = "as far as config.json does not say otherwise"
+    if rotary and config.model_type is None:
         raise wrong(
-            shown, f"in models with {naming.name}'s names, {unless}, queries and keys are rotated by position"
+            shown,
+            f"in models with {naming.name}'s names, as far as config.json does not say otherwise, queries and keys are "
+            f"rotated by position: a config with a model_type ({' or '.join(naming.models)}) says how",
         )
     if (causal := naming.causal_for(config.model_type, config.prefix)) is None:
         raise wrong(
@@ -113,10 +138,11 @@ def require_plain(shown: Path, naming: Naming, config: Config, names: Collection
             f"known of {', '.join(naming.types)} only; {RENAME}",
         )
     for name in sorted(names):
+        if rotary and name.endswith(".inv_freq"):
+            continue
         match = _OF_POSITIONS.match(name)
         if match and (stem.startswith(match[1]) or match[1].startswith(stem)):
             raise wrong(shown, f"by the tensor {name!r:.200}, {_OTHER}")
-    own = sorted(name.removeprefix(stem) for name in names if name.startswith(stem + naming.scope))
     read = {f"{module}{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
     for name in own:
         if name not in read and not re.fullmatch(naming.known, name.removeprefix(naming.scope)):
@@ -124,6 +150,86 @@ def require_plain(shown: Path, naming: Naming, config: Config, names: Collection
                 shown, f"the layer has {name!r:.200}, and what it does to the attention is not known here"
             )
     return causal or bool(config.flag("is_decoder"))
+
+
+def rotates(naming: Naming, config: Config) -> bool:
+    """Whether a layer with these names rotates queries and keys."""
+    plain = config.values.get("use_rope") is False or config.values.get("position_embedding_type") is not None
+    return naming.rotation is not None and not plain
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The rotation of the queries and keys of a head by position."""
+
+    frequencies: Float[np.ndarray, " f"]  #: radians a position of each plane, 0 of those that are not rotated
+    places: Int[np.ndarray, " p"]  #: the coordinate of the model at each one of `attention.RotaryLayer`
+    notes: tuple[str, ...] = ()
+
+
+def read_rotation(naming: Naming, config: Config, h: int) -> Rotation:
+    """The rotation of heads of dimension h; windows and scalings that are not known are refused."""
+    values, path, notes = config.values, config.path, []
+    window, longest = values.get("sliding_window"), values.get("max_position_embeddings")
+    cuts = bool(window) and values.get("use_sliding_window") is not False
+    if cuts and (not longest or config.number(values, "sliding_window") < longest):
+        raise wrong(
+            path,
+            f"sliding_window = {window!r:.40} cuts the context: a token attends to the last ones only, which is "
+            "another layer than those known here",
+        )
+    scaling = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(scaling, dict) or any(isinstance(value, dict) for value in scaling.values()):
+        raise wrong(path, f"the scaling of the frequencies is {scaling!r:.80}: one for all layers is needed")
+    given = {name: value for name, value in (*values.items(), *scaling.items()) if value is not None}
+
+    def number(names: tuple[str, ...], usual: float) -> float:
+        for name in names:
+            if name in given:
+                return config.number(given, name)
+        notes.append(f"{path.name} gives no {names[0]}: {usual:g} is taken, the family's default.")
+        return usual
+
+    family = naming.name
+    base = 10000.0 if family == "GPT-J" else number(("rope_theta", "rotary_emb_base"), 10000.0)
+    if family == "GPT-J":
+        rotated = int(number(("rotary_dim",), 64))
+    elif family == "GPT-NeoX":
+        rotated = int(h * number(("rotary_pct", "partial_rotary_factor"), 0.25))
+    else:
+        rotated = int(h * config.number({"partial_rotary_factor": 1.0} | given, "partial_rotary_factor"))
+    if h % 2 or rotated % 2 or not 0 < rotated <= h:
+        raise wrong(
+            path,
+            f"{rotated} of {h} coordinates of a head are rotated: even numbers are needed, from 2 to all",
+        )
+    both, rest = np.arange(rotated), np.split(np.arange(rotated, h), 2)
+    first, second = np.split(both, 2) if naming.rotation == "halves" else (both[::2], both[1::2])
+    part = "" if rotated == h else f", {rotated} of {h} coordinates of a head"
+    return Rotation(
+        np.concatenate([_scaled(config, rotary_frequencies(rotated, base), scaling), np.zeros(len(rest[0]))]),
+        np.concatenate([first, rest[0], second, rest[1]]),
+        (f"Queries and keys are rotated by position, base {base:g}{part}.", *notes),
+    )
+
+
+def _scaled(config: Config, omega: np.ndarray, scaling: Mapping[str, Any]) -> np.ndarray:
+    """The frequencies for contexts that were made longer, as in the implementations of Hugging Face."""
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind == "default":
+        return omega
+    if kind == "linear":
+        return omega / config.number(scaling, "factor")
+    if kind != "llama3":
+        raise wrong(
+            config.path,
+            f"the frequencies are scaled by the rule {kind!r:.40}: default, linear and llama3 are known",
+        )
+    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    factor, low, high, longest = (config.number(scaling, name) for name in names)
+    turns = longest * omega / (2 * np.pi)  # in the context of the first training
+    share = np.clip((turns - low) / (high - low), 0, 1)
+    return (1 - share) * omega / factor + share * omega
 
 
 def head_count(config: Config, asked: int | None, p: int, d: int, *, known: bool) -> tuple[int, list[str]]:
@@ -157,8 +263,8 @@ def head_count(config: Config, asked: int | None, p: int, d: int, *, known: bool
     return left, [pruned] if left < number else []
 
 
-def expand_groups(shown: Path, config: Config, maps: dict[str, Any], m: int) -> list[str]:
-    """Repeat the keys and values that groups of heads share; notes on it."""
+def expand_groups(shown: Path, config: Config, maps: dict[str, Any], m: int) -> int:
+    """Repeat the keys and values that groups of heads share; the number of groups."""
     p, rows = len(maps["query"]), len(maps["key"])
     h = p // m
     named = config.count("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv")
@@ -167,13 +273,11 @@ def expand_groups(shown: Path, config: Config, maps: dict[str, Any], m: int) -> 
         counts = f"{p} rows of queries, {rows} of keys and {len(maps['value'])} of values"
         said = f", and {config.path.name} says {named[0]} = {named[1]}" if named else ""
         raise wrong(shown, f"{counts} make no groups of {m} heads of dimension {h}{said}")
-    if groups == m:
-        return []
     for name in ("key", "value", "key_bias", "value_bias"):
         if name in maps and len(maps[name]) == rows:
             grouped = maps[name].reshape(groups, h, *maps[name].shape[1:])
             maps[name] = np.repeat(grouped, m // groups, axis=0).reshape(p, *maps[name].shape[1:])
-    return [f"Keys and values are shared by groups of {m // groups} heads: here each head has its own copy."]
+    return groups
 
 
 def logit_scale(

@@ -12,12 +12,15 @@ import numpy as np
 from attention.checkpoint_config import (
     RENAME,
     Config,
+    Rotation,
     expand_groups,
     head_count,
     logit_scale,
-    require_plain,
+    read_rotation,
+    require_known,
+    rotates,
 )
-from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
+from attention.conversion import Biases, ImportedLayer, Projections, convert_projections, convert_rotary
 from attention.files import stored_tensors
 from attention.foreign import guarded, read_json, require_finite, wrong
 from attention.namings import NAMINGS, Naming, find_layers, unwrapped
@@ -46,6 +49,10 @@ class StoredAttention:
     causal: bool
     transposed: bool  #: whether the rows of weights are inputs
     notes: tuple[str, ...]
+    key_heads: (
+        int  #: the number of key and value maps before they were repeated for the heads that share them
+    )
+    rotation: Rotation | None = None  #: None for a layer without rotary positions
 
 
 def read_attention(
@@ -59,11 +66,18 @@ def read_attention(
             f"{shown} has no layer {layer} of attention: with the prefix {prefix!r} there are {_listed(stems)}."
         )
     stem, config = stems[layer], Config.read(shown, prefix)
-    causal = require_plain(shown, naming, config, tensors, stem)
+    causal = require_known(shown, naming, config, tensors, stem)
     arrays, types, transposed = _read_maps(shown, naming, tensors, stem)
     (p, d), known = arrays["query"].shape, bool(config.model_type and naming.models)
     m, notes = head_count(config, heads, p, d, known=known)
-    notes += expand_groups(shown, config, arrays, m)
+    if naming.by_head:
+        arrays |= _unstacked(arrays, m)
+    groups = expand_groups(shown, config, arrays, m)
+    rotation = read_rotation(naming, config, p // m) if rotates(naming, config) else None
+    if groups < m:
+        copies = ": here each head has its own copy" if rotation is None else ""
+        notes.append(f"Keys and values are shared by groups of {m // groups} heads{copies}.")
+    notes += [] if rotation is None else rotation.notes
     scale, beyond = logit_scale(naming, config, layer, p // m, causal=causal, known=known)
     notes += beyond
     if rounded := sorted(types - {"float32", "float64"}):
@@ -73,7 +87,19 @@ def read_attention(
         notes.append(f"The file has no bias of the {' and '.join(absent)}: these are taken to be zero.")
     projections = guarded(shown, f"the tensors of {stem!r:.200} make no layer", lambda: Projections(**arrays))
     return StoredAttention(
-        shown, tensors, naming, config, stem, projections, m, scale, causal, transposed, tuple(notes)
+        shown,
+        tensors,
+        naming,
+        config,
+        stem,
+        projections,
+        m,
+        scale,
+        causal,
+        transposed,
+        tuple(notes),
+        groups,
+        rotation,
     )
 
 
@@ -86,7 +112,7 @@ def read_checkpoint_layer(
     prefix: str | None = None,
     biases: Biases = "kept",
     coordinates: int | None = None,
-) -> ImportedLayer:
+) -> ImportedLayer[Any]:
     """Read one attention layer of a model from a checkpoint: safetensors, or a PyTorch file of tensors.
 
     Parameters
@@ -105,28 +131,30 @@ def read_checkpoint_layer(
     biases : "kept" or "dropped"
         Biases of the layer: kept, or dropped.
     coordinates : int, optional
-        Number of first coordinates of the layer to keep; by default all.
+        Number of first coordinates of the layer to keep; by default all. Not of a layer with rotary positions.
 
     Raises
     ------
     FileFormatError
         If a file is missing, damaged or of another kind, needs Python objects other than tensors, has no layer with a
-        known naming, or contradicts its config; or if its attention is another function: queries and keys rotated by
-        position, other terms of the positions, model types that are not known, tensors beside the four maps.
+        known naming, or contradicts its config; or if its attention is another function: terms of the positions
+        other than a rotation of queries and keys, norms of these, windows, model types that are not known, tensors
+        beside the four maps.
     ValueError
         If there is no such layer, several models fit, or the number of heads is not known or does not fit.
 
     Notes
     -----
     ``attention/namings.py`` has the names of tensors that are known, after any prefix: those of BERT, DistilBERT,
-    ALBERT, ViT, timm, GPT-2, nanoGPT, BART, CLIP, Whisper, fairseq and any ``torch.nn.MultiheadAttention``, and Llama's
-    where the config says that nothing is rotated. Segments that wrappers put in, such as ``_orig_mod`` and ``module``,
-    are ignored. The number of a MultiheadAttention is the last one in its name, or 0. Biases may be absent. Entries are
+    ALBERT, ViT, timm, GPT-2, nanoGPT, BART, CLIP, Whisper, fairseq, Llama (also of Mistral and Qwen2), GPT-NeoX, GPT-J
+    and any ``torch.nn.MultiheadAttention``. Segments that wrappers put in, such as ``_orig_mod`` and ``module``, are
+    ignored. The number of a MultiheadAttention is the last one in its name, or 0. Biases may be absent. Entries are
     floats of any precision, and become float64 without rounding.
 
-    The config must name a model type that is known to compute softmax attention without terms of the positions. If it
-    names none, or there is no config, the notes say what was assumed. Of a composite model, the section of the part is
-    read: ``text_config`` for the prefix ``text_model``.
+    The config must name a model type that is known to compute softmax attention, without terms of the positions or with
+    queries and keys rotated by them: then the layer is a `RotaryLayer`. If it names none, or there is no config, the
+    notes say what was assumed; of rotations nothing is. Of a composite model, the section of the part is read:
+    ``text_config`` for the prefix ``text_model``.
 
     Logits are divided by sqrt(h), with h the dimension of a head: ``head_dim`` or ``attention_head_size`` of the
     config, or else d over the number of heads, also where heads were pruned. Keys and values that groups of heads share
@@ -140,14 +168,19 @@ def read_checkpoint_layer(
     The names, layouts and options are those of the Hugging Face implementations, timm, fairseq, nanoGPT and PyTorch.
     """
     stored = read_attention(path, layer=layer, heads=heads, prefix=prefix)
-    imported = convert_projections(
-        stored.projections,
-        heads=stored.heads,
-        scale=stored.scale,
-        biases=biases,
-        coordinates=coordinates,
-        causal=stored.causal,
-    )
+    shape: Any = {"heads": stored.heads, "scale": stored.scale, "biases": biases, "causal": stored.causal}
+    rotation = stored.rotation
+    if rotation is None:
+        imported: ImportedLayer[Any] = convert_projections(
+            stored.projections, coordinates=coordinates, **shape
+        )
+    elif coordinates is None:
+        shape |= {"key_heads": stored.key_heads, "frequencies": rotation.frequencies}
+        imported = convert_rotary(stored.projections, places=rotation.places, **shape)
+    else:
+        raise ValueError(
+            f"coordinates is {coordinates}: leave it out, a layer with rotary positions is taken whole."
+        )
     around = "any layer norm" if stored.naming.norm is None else f"the layer norm {stored.naming.norm} it"
     return replace(
         imported,
@@ -239,7 +272,7 @@ def _choose(shown: Path, tensors: Tensors, prefix: str | None) -> tuple[Naming, 
     layers = find_layers(tensors)
     if not layers:
         some = ", ".join(repr(name) for name in sorted(tensors)[:3]) or "none"
-        why = Config.read(shown, "").other_logits or RENAME
+        why = Config.read(shown, "").other_logits() or RENAME
         raise wrong(
             shown,
             f"there is no attention layer named as in {_KNOWN}; names of tensors there: {some:.300}; {why}",
@@ -303,6 +336,18 @@ def _read_maps(
             shown, f"the maps of queries and outputs of {stem!r:.200} have shapes {shapes}: (p, d) and (d, p)"
         )
     return maps, types, transposed
+
+
+def _unstacked(maps: Mapping[str, Any], m: int) -> dict[str, Any]:
+    """Queries, keys and values of maps that were stacked head by head, [q_1, k_1, v_1, q_2, ...]."""
+    apart: dict[str, Any] = {}
+    for kind in ("", "_bias"):
+        names = [f"{role}{kind}" for role in _ROLES[:3] if f"{role}{kind}" in maps]
+        if names:
+            rows = np.concatenate([maps[name] for name in names])
+            by_head = rows.reshape(m, 3, -1, *rows.shape[1:]).swapaxes(0, 1)
+            apart |= dict(zip(names, by_head.reshape(3, -1, *rows.shape[1:]), strict=True))
+    return apart
 
 
 def read_floats(shown: Path, tensors: Tensors, stem: str, name: str, axes: int) -> tuple[np.ndarray, str]:

@@ -5,26 +5,35 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from attention.layer import AttentionLayer
+from attention.rotary import RotaryLayer
 from attention.validation import PositiveInt, checked
 
-__all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
+__all__ = [
+    "Biases",
+    "ImportedLayer",
+    "Projections",
+    "convert_projections",
+    "convert_rotary",
+    "convert_torch_module",
+]
 
+LayerT = TypeVar("LayerT", AttentionLayer, RotaryLayer)
 Biases = Literal["kept", "dropped"]
 _MAPS = ("query", "key", "value", "output")
 _SAME = 1e-6  # relative; both compute in float64, where layers of any size agree to 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class ImportedLayer:
+class ImportedLayer(Generic[LayerT]):
     """A layer that was converted, and notes on the conversion."""
 
-    layer: AttentionLayer  #: the layer, in float64
+    layer: LayerT  #: the layer, in float64
     head_dim: int  #: the dimension h of a head, which bounds the rank of Theta_i and of W_i
     model_dim: int  #: the number d of coordinates of a token of the model
     biases: Biases  #: whether the biases were kept or dropped
@@ -81,7 +90,7 @@ def convert_projections(
     biases: Biases = "kept",
     coordinates: PositiveInt | None = None,
     causal: bool = False,
-) -> ImportedLayer:
+) -> ImportedLayer[AttentionLayer]:
     """The layer F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i of four linear maps, and notes on it.
 
     Parameters
@@ -138,9 +147,61 @@ def convert_projections(
     return ImportedLayer(layer, p // heads, d, biases, coordinates, tuple(notes))
 
 
+@checked
+def convert_rotary(
+    projections: Projections,
+    *,
+    heads: PositiveInt,
+    key_heads: PositiveInt,
+    frequencies: Float[np.ndarray, " f"],
+    places: Int[np.ndarray, " h"],
+    scale: float | None = None,
+    biases: Biases = "kept",
+    causal: bool = True,
+) -> ImportedLayer[RotaryLayer]:
+    """The layer with rotary positions of four linear maps, and notes on it.
+
+    Parameters
+    ----------
+    projections : Projections
+        Key and value maps that heads share are repeated for each of these.
+    heads, key_heads : int
+        The numbers m of heads, and g of different key maps.
+    frequencies : array (h / 2,)
+        Radians a position, 0 of planes that are not rotated.
+    places : array (h,)
+        The coordinate of a head of the model at each coordinate of a head of the layer, where f and f + h / 2 are a
+        plane.
+    scale, biases, causal
+        As for `convert_projections`.
+
+    Notes
+    -----
+    The factor of the logits is in the queries. The vector b is the output bias plus the output map of the value bias.
+    """
+    _, w, _ = _parameters(projections, heads, 1.0, projections.query.shape[1])
+    p, d = projections.query.shape
+    h, each = p // heads, heads // key_heads
+    scale = 1 / math.sqrt(h) if scale is None else scale
+    query, key = (
+        getattr(projections, name).reshape(heads, h, d)[:, places].swapaxes(1, 2) for name in ("query", "key")
+    )
+    given: dict[str, Any] = {}
+    if biases == "kept":
+        query_bias, key_bias = (
+            getattr(projections, name).reshape(heads, h)[:, places] for name in ("query_bias", "key_bias")
+        )
+        given = {"query_bias": scale * query_bias, "key_bias": key_bias[::each]}
+        given["bias"] = _biases(projections, np.ones(heads), d)[1]
+        given = {name: bias for name, bias in given.items() if bias is not None and np.any(bias)}
+    notes = _about_biases(projections, rotary=True) if biases == "dropped" else []
+    layer = RotaryLayer(scale * query, key[::each], w, frequencies, causal=causal, **given)
+    return ImportedLayer(layer, h, d, biases, None, tuple(notes))
+
+
 def convert_torch_module(
     module: Any, *, biases: Biases = "kept", coordinates: int | None = None, causal: bool = False
-) -> ImportedLayer:
+) -> ImportedLayer[AttentionLayer]:
     """A ``torch.nn.MultiheadAttention`` as a layer, with notes on what was dropped.
 
     Parameters
@@ -261,9 +322,9 @@ def _biases(
     return (key_bias if np.any(key_bias) else None), (bias[:kept] if np.any(bias[:kept]) else None)
 
 
-def _about_biases(projections: Projections) -> list[str]:
+def _about_biases(projections: Projections, *, rotary: bool = False) -> list[str]:
     norms = {name: float(np.linalg.norm(getattr(projections, f"{name}_bias"))) for name in projections.biased}
-    harmless = {"key": ", and it has no influence on the outputs"}
+    harmless = {} if rotary else {"key": ", and it has no influence on the outputs"}
     return [
         f"The {name} bias was dropped: its norm is {norm:.3g}{harmless.get(name, '')}."
         for name, norm in norms.items()

@@ -78,7 +78,7 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
             "parameters compare only when both agree; compare the functions instead."
         )
     theta, w = (
-        _pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name)))
+        pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name)))
         for name in ("theta", "w")
     )
     _, matching = linear_sum_assignment(theta + w)
@@ -87,8 +87,8 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
         theta=theta[heads, matching],
         w=w[heads, matching],
         matching=matching,
-        key_bias=_pairwise_relative(_biases(fitted, "key_bias"), _biases(truth, "key_bias"))[heads, matching],
-        bias=float(_pairwise_relative(_biases(fitted, "bias"), _biases(truth, "bias"))[0, 0]),
+        key_bias=pairwise_relative(_biases(fitted, "key_bias"), _biases(truth, "key_bias"))[heads, matching],
+        bias=float(pairwise_relative(_biases(fitted, "bias"), _biases(truth, "bias"))[0, 0]),
     )
 
 
@@ -99,7 +99,7 @@ def _biases(layer: AttentionLayer, name: str) -> np.ndarray:
     return np.zeros(shape) if array is None else to_numpy(array).reshape(shape)
 
 
-def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """The relative errors of all fitted heads (columns) on all true ones (rows)."""
     fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
     relative = np.empty((len(truth), len(fitted)))

@@ -31,9 +31,10 @@ from attention.foreign import (
     wrong,
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, Layer
 from attention.norm import Norm
 from attention.numpy_files import ALLOWED, DTYPES, read_npy, read_npz
+from attention.rotary import RotaryLayer
 from attention.validation import checked, require_array
 
 __all__ = [
@@ -58,7 +59,7 @@ _FORMAT = 1
 class StoredTensors:
     """The content of a file of this toolkit."""
 
-    kind: str  #: what the tensors are: "layer", "instance", "examples" or a word of the caller
+    kind: str  #: what the tensors are: "layer", "rotary", "instance", "examples" or a word of the caller
     tensors: dict[str, np.ndarray]  #: the arrays by name, in alphabetical order
     metadata: dict[str, Any]  #: the JSON values stored beside them
 
@@ -67,15 +68,14 @@ class StoredTensors:
 class StoredLayer:
     """A layer from a file, with the file's description of it."""
 
-    layer: AttentionLayer | Block  #: the layer, or a block
+    layer: Layer | Block  #: the layer, or a block
     #: the distribution of its token matrices; None if the file names none
     inputs: Inputs | None
     #: how it was made: generator, parameters, seed, version; empty if the file does not say. Characters that could move
     #: a terminal's cursor are escaped
     made: dict[str, Any]
-    kind: (
-        str | None
-    )  #: the kind of the file: "layer", "block", "instance" or a word of the caller; None if foreign
+    #: the kind of the file: "layer", "rotary", "block", "instance" or a word of the caller; None if foreign
+    kind: str | None
 
 
 @checked
@@ -134,18 +134,18 @@ def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
 @checked
 def save_layer(
     path: FilePath,
-    layer: AttentionLayer | Block,
+    layer: Layer | Block,
     *,
     inputs: Inputs | None = None,
     made: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a layer or a block: its parameters, and a record of how they were made.
+    """Write a layer, also one with rotary positions, or a block: its parameters, and a record of how they were made.
 
     Parameters
     ----------
     path : path
         The file to write.
-    layer : AttentionLayer or Block
+    layer : AttentionLayer, RotaryLayer or Block
         The layer or block, of any array library.
     inputs : Inputs, optional
         The distribution of its token matrices.
@@ -169,7 +169,7 @@ def save_layer(
             for name, norm in zip(("norm1", "norm2"), layer.norms, strict=True):
                 parameters |= {f"{name}_gain": norm.gain, f"{name}_offset": norm.offset}
     else:
-        kind, parameters = "layer", layer.parameters
+        kind, parameters = "rotary" if isinstance(layer, RotaryLayer) else "layer", layer.parameters
     write_tensors(path, kind, {name: to_numpy(array) for name, array in parameters.items()}, about)
 
 
@@ -177,22 +177,26 @@ def save_layer(
 def load_layer(path: FilePath) -> StoredLayer:
     """Read the layer of any safetensors file that holds theta, w and perhaps biases: ours or a foreign one.
 
-    Of a file of a block it is the `Block`.
+    Of a file of a block it is the `Block`; of one with queries, keys, w and frequencies, the `RotaryLayer`.
     """
     path = Path(path)
     tensors, about = _read(path)
     about = about or {}
-    if missing := [name for name in ("theta", "w") if name not in tensors]:
+    rotary = "queries" in tensors
+    needed = ("queries", "keys", "w", "frequencies") if rotary else ("theta", "w")
+    if missing := [name for name in needed if name not in tensors]:
         raise wrong(
             path,
             f"the file holds no {' and no '.join(missing)}, so it is no layer (a checkpoint needs a layer's number; a "
             "model of linear attention is for `linear learn`)",
         )
-    parameters = {name: tensors.get(name) for name in ("theta", "w", "key_bias", "bias")}
+    biases = ("query_bias", "key_bias", "bias") if rotary else ("key_bias", "bias")
+    parameters = {name: tensors.get(name) for name in (*needed, *biases)}
     causal = about.get("causal", False)
     if not isinstance(causal, bool):
         raise wrong(path, f"causal is {causal!r:.40} where true or false is needed")
-    layer = guarded(path, "its tensors make no layer", lambda: AttentionLayer(**parameters, causal=causal))
+    built: Any = RotaryLayer if rotary else AttentionLayer
+    layer = guarded(path, "its tensors make no layer", lambda: built(**parameters, causal=causal))
     if about.get("kind") == "block":
         layer = guarded(path, "its tensors make no block", lambda: _block(layer, tensors, about))
     described, made, inputs = about.get("inputs"), about.get("made") or {}, None

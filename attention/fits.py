@@ -14,8 +14,9 @@ from attention.errors import parameter_errors, relative_error, unknown_part_erro
 from attention.evaluation import CONFIDENCE, Predictor, percent
 from attention.feed_forward import FeedForward
 from attention.inputs import Inputs, Rng
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, Layer
 from attention.outcome import Outcome
+from attention.rotary import RotaryLayer, distinct_frequencies, rotary_errors
 from attention.validation import PositiveInt, checked
 from attention.value_oracle import AnswerPrecision
 
@@ -35,7 +36,7 @@ class Step:
     engine: str = ""
     #: the layer at this step, if there is one. Only `progress` gets it; a trace does not keep it, since
     #: the layers of all steps take much memory
-    layer: AttentionLayer | Block | None = field(default=None, repr=False, compare=False)
+    layer: Layer | Block | None = field(default=None, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -59,7 +60,7 @@ class Fit:
     """What a learner returns; its text is the sentence of the outcome and a line of counts."""
 
     predict: Predictor  #: maps token matrices (n, k, d) to predicted labels (n, k, d)
-    layer: AttentionLayer | Block | None  #: the fitted layer or block; None for improper learners
+    layer: Layer | Block | None  #: the fitted layer or block; None for improper learners
     outcome: Outcome  #: how it ended, as a sentence
     examples_used: int  #: examples drawn from the oracle
     seconds: float  #: wall-clock seconds, without measuring against ground truth
@@ -123,7 +124,7 @@ class GroundTruth:
 
     Parameters
     ----------
-    layer : AttentionLayer, Block or FeedForward
+    layer : AttentionLayer, RotaryLayer, Block or FeedForward
         The target.
     x : array (n, k, d)
         Fresh inputs, drawn independently of every oracle.
@@ -131,7 +132,7 @@ class GroundTruth:
         The part of the target known in advance; zero for nice layers.
     """
 
-    layer: AttentionLayer | Block | FeedForward
+    layer: Layer | Block | FeedForward
     x: Shaped[Any, "n k d"]
     known: Predictor | None = None
 
@@ -145,7 +146,7 @@ class GroundTruth:
     @checked
     def draw(
         cls,
-        layer: AttentionLayer | Block | FeedForward,
+        layer: Layer | Block | FeedForward,
         inputs: Inputs,
         n: PositiveInt = 2000,
         *,
@@ -156,7 +157,7 @@ class GroundTruth:
         return cls(layer=layer, x=inputs.sample(n, rng=rng), known=known)
 
     @cached_property
-    def attention(self) -> AttentionLayer:
+    def attention(self) -> Layer:
         """The target, or of a block its attention, centred."""
         if isinstance(self.layer, FeedForward):
             raise ValueError(f"{self.layer!r} has no attention: a layer or a block is needed.")
@@ -174,13 +175,14 @@ class GroundTruth:
 
     @checked
     def measure(
-        self, *, predict: Predictor | None = None, layer: AttentionLayer | Block | None = None
+        self, *, predict: Predictor | None = None, layer: Layer | Block | None = None
     ) -> dict[str, float]:
         """Errors of a predictor or a layer: relative and on the unknown part; for a layer, also of its parameters.
 
         ``theta_error`` and ``w_error`` are errors of the worst head, with heads matched by the Hungarian algorithm.
         They are given only if both layers have the same shape; ``key_bias_error`` and ``bias_error`` only if one of
-        them has biases. Of blocks they are those of the attention, ``network_error`` is that of the worst neuron, and
+        them has biases. Of layers with rotary positions, ``score_error``, of the worst score map, takes the place of
+        Theta's and c's. Of blocks they are those of the attention, ``network_error`` is that of the worst neuron, and
         ``norm_error`` that of the worst gain and offset behind the sums.
         """
         predict = layer if predict is None else predict
@@ -194,10 +196,7 @@ class GroundTruth:
             and not isinstance(self.layer, FeedForward)
             and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim)
         ):
-            errors = parameter_errors(_attention(layer), _attention(self.layer))
-            measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
-            if layer.biased or self.layer.biased:
-                measures |= {"key_bias_error": float(errors.key_bias.max()), "bias_error": errors.bias}
+            measures |= _parameter_measures(_attention(layer), _attention(self.layer))
         if isinstance(layer, Block) and isinstance(self.layer, Block):
             blocks = layer.centred(), self.layer.centred()
             fitted, true = (block.network for block in blocks)
@@ -214,5 +213,22 @@ class GroundTruth:
         return measures
 
 
-def _attention(layer: AttentionLayer | Block) -> AttentionLayer:
+def _attention(layer: Layer | Block) -> Layer:
     return layer.centred().layer if isinstance(layer, Block) else layer
+
+
+def _parameter_measures(layer: Layer, truth: Layer) -> dict[str, float]:
+    """The errors of two layers of one kind and shape; none if they do not compare."""
+    biased = layer.biased or truth.biased
+    if isinstance(layer, AttentionLayer) and isinstance(truth, AttentionLayer):
+        errors = parameter_errors(layer, truth)
+        measures = {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
+        biases = {"key_bias_error": float(errors.key_bias.max()), "bias_error": errors.bias}
+        return measures | biases if biased else measures
+    if not (isinstance(layer, RotaryLayer) and isinstance(truth, RotaryLayer)):
+        return {}
+    if not np.array_equal(*(np.sign(distinct_frequencies(one)) for one in (layer, truth))):
+        return {}
+    rotary = rotary_errors(layer, truth)
+    measures = {"score_error": float(rotary.score_maps.max()), "w_error": float(rotary.w.max())}
+    return measures | {"bias_error": rotary.bias} if biased else measures

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Shaped
@@ -13,9 +13,107 @@ from attention.memory import require_memory
 from attention.validation import checked, require_array
 
 
+class Layer:
+    """What attention layers share: the output is the sum over heads of P_i X W_i with patterns P_i, plus a bias.
+
+    A subclass is a frozen dataclass with the arrays `w` of shape (m, d, d) and perhaps `bias`, and gives the logits.
+    """
+
+    w: Any
+    bias: Any
+    causal: bool
+
+    def __post_init__(self) -> None:
+        for name, array in own_arrays(self.parameters).items():
+            object.__setattr__(self, name, array)
+
+    @property
+    def heads(self) -> int:
+        """The number m of heads."""
+        return int(self.w.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return int(self.w.shape[1])
+
+    @property
+    def biased(self) -> bool:
+        """Whether the layer has biases."""
+        return any(name.endswith("bias") for name in self.parameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arrays of the layer by name, with the biases that it has."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: array for name, array in arrays.items() if name != "causal" and array is not None}
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """The layer's output on the token matrices `x`, in the array type of `x`.
+
+        A ValueError if `x` is an array of another library than the parameters, the products overflow, or the logits do
+        not fit into memory.
+        """
+        x, xp = self._tokens(x)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
+            read = mix(self._pattern(x, xp), x, xp)
+            w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
+            output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
+            if self.bias is not None:
+                output = output + xp.astype(self.bias, x.dtype)
+        require_no_overflow("output", output, xp)
+        return output
+
+    def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
+        """The attention logits of every head, before the mask of a causal layer."""
+        x, xp = self._tokens(x)
+        logits = xp.moveaxis(self._logits(x, xp), -2, -3)
+        require_no_overflow("logits", logits, xp)
+        return logits
+
+    def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
+        """The attention patterns of every head: rows are probability vectors over the tokens."""
+        x, xp = self._tokens(x)
+        return xp.moveaxis(self._pattern(x, xp), -2, -3)
+
+    @checked
+    def map(self, convert: Callable[[Any], Any]) -> Self:
+        """The same layer with `convert` applied to its parameters, for example ``torch.from_numpy``."""
+        arrays = {name: convert(writeable(array)) for name, array in self.parameters.items()}
+        return replace(self, **arrays)  # type: ignore[type-var]
+
+    def _tokens(self, x: Any) -> tuple[Any, Any]:
+        xp = namespace(x, self.w)
+        if x.ndim < 2 or x.shape[-1] != self.dim or x.shape[-2] < 1:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed."
+            )
+        if isinstance(x, np.ndarray):
+            *batch, k, d = x.shape
+            # twice 8 bytes: an array and its copy in another shape; small integers become floats of 8 bytes
+            require_memory(
+                f"A layer of {self.heads} heads on an array of shape {x.shape}",
+                16 * math.prod(batch) * k * (self.heads * (k + d) + d),
+                advice="give fewer examples at a time, or fewer tokens",
+            )
+        return as_floating(x, self.w.dtype, xp), xp
+
+    def _pattern(self, x: Any, xp: Any) -> Any:
+        """The patterns, (..., k, m, k)."""
+        logits = self._logits(x, xp)
+        if not self.causal:
+            return attention_pattern(logits)
+        _require_finite_logits(logits, xp)
+        return softmax(logits + causal_mask(logits.shape[-1], logits, xp)[:, None, :], xp)
+
+    def _logits(self, x: Any, xp: Any) -> Any:
+        """The logits before the mask, (..., k, m, k)."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
 @checked
-class AttentionLayer:
+class AttentionLayer(Layer):
     """A multi-head attention layer, F(X) = sum_i softmax(X Theta_i X^T) X W_i, or one with biases.
 
     Parameters
@@ -61,91 +159,9 @@ class AttentionLayer:
     bias: Shaped[Any, " d"] | None = None
     causal: bool = False
 
-    def __post_init__(self) -> None:
-        for name, array in own_arrays(self.parameters).items():
-            object.__setattr__(self, name, array)
-
-    @property
-    def heads(self) -> int:
-        """The number m of heads."""
-        return int(self.theta.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """The number d of coordinates of a token."""
-        return int(self.theta.shape[1])
-
-    @property
-    def biased(self) -> bool:
-        """Whether the layer has biases."""
-        return self.key_bias is not None or self.bias is not None
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arrays of the layer by name: theta and w, and the biases that it has."""
-        arrays = {name: getattr(self, name) for name in ("theta", "w", "key_bias", "bias")}
-        return {name: array for name, array in arrays.items() if array is not None}
-
     def __repr__(self) -> str:
         more = (", biased" if self.biased else "") + (", causal" if self.causal else "")
         return f"AttentionLayer(heads={self.heads}, dim={self.dim}, dtype={self.theta.dtype}{more})"
-
-    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
-        """The layer's output on the token matrices `x`, in the array type of `x`.
-
-        A ValueError if `x` is an array of another library than the parameters, the products overflow, or the logits do
-        not fit into memory.
-        """
-        x, xp = self._tokens(x)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
-            read = mix(self._pattern(x, xp), x, xp)
-            w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
-            output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
-            if self.bias is not None:
-                output = output + xp.astype(self.bias, x.dtype)
-        require_no_overflow("output", output, xp)
-        return output
-
-    def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
-        """The attention logits x_a Theta_i x_b + c_i . x_b of every head, before the mask of a causal layer."""
-        x, xp = self._tokens(x)
-        logits = xp.moveaxis(self._logits(x, xp), -2, -3)
-        require_no_overflow("logits", logits, xp)
-        return logits
-
-    def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
-        """The attention patterns of every head: rows are probability vectors over the tokens."""
-        x, xp = self._tokens(x)
-        return xp.moveaxis(self._pattern(x, xp), -2, -3)
-
-    @checked
-    def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
-        """The same layer with `convert` applied to its parameters, for example ``torch.from_numpy``."""
-        return replace(self, **{name: convert(writeable(array)) for name, array in self.parameters.items()})
-
-    def _tokens(self, x: Any) -> tuple[Any, Any]:
-        xp = namespace(x, self.theta)
-        if x.ndim < 2 or x.shape[-1] != self.dim or x.shape[-2] < 1:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed."
-            )
-        if isinstance(x, np.ndarray):
-            *batch, k, d = x.shape
-            # twice 8 bytes: an array and its copy in another shape; small integers become floats of 8 bytes
-            require_memory(
-                f"A layer of {self.heads} heads on an array of shape {x.shape}",
-                16 * math.prod(batch) * k * (self.heads * (k + d) + d),
-                advice="give fewer examples at a time, or fewer tokens",
-            )
-        return as_floating(x, self.theta.dtype, xp), xp
-
-    def _pattern(self, x: Any, xp: Any) -> Any:
-        """The patterns, (..., k, m, k)."""
-        logits = self._logits(x, xp)
-        if not self.causal:
-            return attention_pattern(logits)
-        _require_finite_logits(logits, xp)
-        return softmax(logits + causal_mask(logits.shape[-1], logits, xp)[:, None, :], xp)
 
     def _logits(self, x: Any, xp: Any) -> Any:
         """The logits before the mask, (..., k, m, k)."""

@@ -13,7 +13,7 @@ from attention.evaluation import HeldOut, Predictor, Verdict, hold_out
 from attention.examples import ExampleOracle
 from attention.fits import Fit, GroundTruth, Progress, Step
 from attention.inputs import Rng
-from attention.layer import AttentionLayer
+from attention.layer import Layer
 from attention.outcome import Outcome
 from attention.validation import check, random_generator, require_array
 
@@ -104,8 +104,8 @@ class Recorder:
         name: str,
         *,
         predict: Predictor | None = None,
-        layer: AttentionLayer | Block | None = None,
-        against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
+        layer: Layer | Block | None = None,
+        against: Callable[[Any], Mapping[str, float]] | None = None,
         phase: int | None = None,
         engine: str = "",
         **measures: float | int | Iterable[float | int],
@@ -133,7 +133,7 @@ class Recorder:
         ended: Outcome | Verdict,
         *,
         predict: Predictor | None = None,
-        layer: AttentionLayer | Block | None = None,
+        layer: Layer | Block | None = None,
         **more: Any,
     ) -> Fit:
         """The `Fit` from the records, with `more` of its fields; without `predict`, the layer is the predictor.
@@ -162,6 +162,7 @@ class LearnerBase:
     """A learner with the common part of `fit`; subclasses define `_learn`, and `_prepare` for work before the clock."""
 
     access: ClassVar[Access] = "random examples"
+    any_length: ClassVar[bool] = False  #: whether its queries have other numbers of tokens than examples
 
     examples: int | None = None
 
@@ -241,6 +242,11 @@ def access_of(learner: Any) -> Access:
     """
     access: Access = getattr(learner, "access", "random examples")
     return check(f"{type(learner).__name__}.access", access, Access)
+
+
+def asks_any_length(learner: Any) -> bool:
+    """Whether the queries of a learner have other numbers of tokens than examples."""
+    return bool(getattr(learner, "any_length", False))
 
 
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 _NEVER, _ALWAYS = r"(?!)", r".*"
 # old fairseq calls the encoder of RoBERTa decoder.sentence_encoder
@@ -26,8 +27,9 @@ class Naming:
 
     `models` maps the model types (patterns) that compute plain softmax attention with these names to a pattern of the
     prefixes whose layers have a causal mask. It is empty for names that models of all types use. `causal` is that
-    pattern for a model whose type is not given. `rotates` says that models with these names usually rotate queries and
-    keys by position.
+    pattern for a model whose type is not given. `rotation` says that models with these names rotate queries and keys by
+    position, and which coordinates of a head make a plane: f and f + r / 2 of the first r, or 2 f and 2 f + 1; `models`
+    are then the types of which this is known. `by_head` says that the three maps in one are stacked head by head.
     """
 
     name: str
@@ -38,7 +40,8 @@ class Naming:
     known: str = _NEVER
     causal: str = _NEVER
     norm: str | None = "after"
-    rotates: bool = False
+    rotation: Literal["halves", "interleaved"] | None = None
+    by_head: bool = False
 
     @cached_property
     def modules(self) -> dict[str, str]:
@@ -67,7 +70,8 @@ class Naming:
     @property
     def types(self) -> Mapping[str, str]:
         """The model types that may have these names, with their causal prefixes."""
-        return self.models or {model: self.causal for naming in NAMINGS for model in naming.models}
+        plain = (model for naming in NAMINGS if naming.rotation is None for model in naming.models)
+        return self.models or dict.fromkeys(plain, self.causal)
 
     def causal_for(self, model: str | None, prefix: str) -> bool | None:
         """Whether the layers of a model type with this prefix have a causal mask; None if the type is not known."""
@@ -113,6 +117,7 @@ _BART = {
     "clip_text_model|biogpt": _ALWAYS,
     "clip": r"(?:.*\.)?text_model\..*",
 }
+_FREQUENCIES = r"rotary_emb\.inv_freq"  # which follow from the config
 _TORCH = ("in_proj_", "q_proj_", "k_proj_", "v_proj_", "out_proj.")
 
 NAMINGS = (
@@ -158,10 +163,34 @@ NAMINGS = (
         "layers",
         "self_attn.",
         ("q_proj.", "k_proj.", "v_proj.", "o_proj."),
-        {},
+        {"llama|mistral|qwen2": _ALWAYS},
+        known=_FREQUENCIES,
         causal=_ALWAYS,
         norm="before",
-        rotates=True,
+        rotation="halves",
+    ),
+    Naming(
+        "GPT-NeoX",
+        "layers",
+        "attention.",
+        ("query_key_value.", "dense."),
+        {"gpt_neox": _ALWAYS},
+        known=f"(masked_)?bias|{_FREQUENCIES}",
+        causal=_ALWAYS,
+        norm="before",
+        rotation="halves",
+        by_head=True,
+    ),
+    Naming(
+        "GPT-J",
+        "h",
+        "attn.",
+        ("q_proj.", "k_proj.", "v_proj.", "out_proj."),
+        {"gptj": _ALWAYS},
+        known="(masked_)?bias",
+        causal=_ALWAYS,
+        norm="before",
+        rotation="interleaved",
     ),
     Naming(
         "BART",

@@ -13,8 +13,8 @@ from attention.examples import ExampleOracle
 from attention.feed_forward import FeedForward
 from attention.fits import Fit, GroundTruth, Step
 from attention.inputs import Inputs
-from attention.layer import AttentionLayer
-from attention.learning import Learner, access_of
+from attention.layer import Layer
+from attention.learning import Learner, access_of, asks_any_length
 from attention.outcome import Outcome
 from attention.value_oracle import ValueOracle
 
@@ -28,7 +28,7 @@ _TIMES_DRAWN, _MOST_FEW, _FEW_INPUTS = 2.5, 4096, 3
 
 def check_learner(
     learner: Learner,
-    target: AttentionLayer | Block | FeedForward,
+    target: Layer | Block | FeedForward,
     inputs: Inputs,
     *,
     seed: int = 0,
@@ -40,7 +40,7 @@ def check_learner(
     ----------
     learner : Learner
         The learner, with budgets small enough that a dozen fits are affordable.
-    target : AttentionLayer, Block or FeedForward
+    target : AttentionLayer, RotaryLayer, Block or FeedForward
         A target for the fits; the learner need not succeed on it.
     inputs : Inputs
         The distribution of the tokens.
@@ -100,6 +100,11 @@ class _Contract:
     seed: int
     queries: bool  #: whether the learner asks for values
 
+    @property
+    def tokens(self) -> int | None:
+        """The number of tokens of a query; None for any."""
+        return None if asks_any_length(self.learner) else self.inputs.tokens
+
     def fit(self, oracle: Any, learner: Any = None, **options: Any) -> Fit:
         return (learner or self.learner).fit(oracle, rng=[self.seed, _LEARNER], **options)
 
@@ -110,14 +115,14 @@ class _Contract:
             return kind(self.target, self.inputs, noise=noise, rng=stream)
         target, rng = self.target, np.random.default_rng(stream)
         noisy = (lambda x: noise(x, target(x), rng)) if callable(noise) else target
-        return ValueOracle.from_callable(noisy, self.inputs.tokens, self.inputs.dim)
+        return ValueOracle.from_callable(noisy, self.tokens, self.inputs.dim)
 
     def served(self, n: int) -> Any:
         """An oracle of so many examples or queries."""
         n = max(n, 1)
         if not self.queries:
             return ExampleOracle.from_arrays(*self.oracle().draw(n))
-        return ValueOracle.from_callable(self.target, self.inputs.tokens, self.inputs.dim, budget=n)
+        return ValueOracle.from_callable(self.target, self.tokens, self.inputs.dim, budget=n)
 
     def changed(self, **changes: Any) -> Any:
         """The learner with changed fields; None if it has no field of that name."""

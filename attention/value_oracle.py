@@ -11,7 +11,7 @@ from jaxtyping import Float
 from attention.block import Block
 from attention.feed_forward import FeedForward
 from attention.inputs import Rng
-from attention.layer import AttentionLayer
+from attention.layer import Layer
 from attention.validation import (
     NonNegativeFloat,
     PositiveInt,
@@ -56,7 +56,7 @@ class ValueOracle:
 
     Parameters
     ----------
-    target : AttentionLayer, Block or FeedForward
+    target : AttentionLayer, RotaryLayer, Block or FeedForward
         The layer, block or network that answers. For any other function of token matrices see `from_callable`.
     tokens : int, optional
         The number of tokens of a query; by default, queries may have any number.
@@ -83,7 +83,7 @@ class ValueOracle:
     @checked
     def __init__(
         self,
-        target: AttentionLayer | Block | FeedForward,
+        target: Layer | Block | FeedForward,
         *,
         tokens: PositiveInt | None = None,
         noise: NonNegativeFloat = 0.0,

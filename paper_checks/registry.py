@@ -12,6 +12,7 @@ from paper_checks.claim import Claim
 GROUPS = (
     "layer",
     "value-queries",
+    "rotary",
     "blocks",
     "conditions",
     "concentration",

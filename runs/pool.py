@@ -73,7 +73,9 @@ class _Pool:
         self._workers = workers
 
     def submit(self, packed: bytes, timeout: float | None) -> "Future[tuple[Status, str]]":
-        running = self._workers.submit(call, None, packed)
+        _ = self._workers.active  # starts the processes
+        with _uninterrupted():
+            running = self._workers.submit(call, None, packed)
         if timeout is None:
             return running
         limited: Future[tuple[Status, str]] = Future()
@@ -152,6 +154,25 @@ def _apart() -> Iterator[None]:
             os.environ.pop("PYTHONSAFEPATH")
             if path is not None:
                 os.environ["PYTHONSAFEPATH"] = path
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Within this context an interruption waits: halfway through a queue it would leave a thread waiting for ever."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    came: list[int] = []
+    raising: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        raising = [number for number in numbers if signal.getsignal(number) is signal.default_int_handler]
+    for number in raising:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number in raising:
+            signal.signal(number, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt
 
 
 class _Process(_Base.Process):

@@ -83,6 +83,7 @@ def _learn(
     }[kind]()
     errors, truth = fit_errors(learner, inputs, heads=heads, rng=rng, noise=level)
     layer, for_law = truth.attention, rng.spawn(1)[0]
+    assert isinstance(layer, AttentionLayer)
     if kind == "phases":
         return {name: errors[name] for name in (*_PHASES, "error")}
     measured = {

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import os
+import signal
 import zlib
 from pathlib import Path
 
@@ -71,6 +72,18 @@ def _shapes_are_checked(request):
     jaxtyping.config.update("jaxtyping_disable", request.node.get_closest_marker("bad_input") is not None)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def signals_that_are_heard():
+    """What is started in the background, or by nohup, hands ignored signals on to what tests start and interrupt."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGTERM") if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def pytest_addoption(parser):

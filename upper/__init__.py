@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from upper.floor import counting_floor
     from upper.linear_attention.learner import LinearAttentionLearner
     from upper.newton import Newton, certify_layer, gauss_newton
+    from upper.rotary import RotaryByQueries
     from upper.six_phase import SixPhase
     from upper.value_queries import ByQueries
 
@@ -29,6 +30,7 @@ __all__ = [
     "LinearBaseline",
     "Newton",
     "OneGradientStep",
+    "RotaryByQueries",
     "SixPhase",
     "certify_layer",
     "choose_engine",

@@ -10,7 +10,7 @@ from arena.cli.console import JsonOption, Progress, report, require_writable, sa
 from arena.cli.options import takes
 from arena.learner_table import LEARNERS, LearnerEntry
 from arena.learners import one_learner
-from arena.learning import LearnerSettings, learn, open_source
+from arena.learning import LearnerSettings, learn, open_source, usual_learner
 from arena.target import Target
 from arena.views.phases import LAYER_FILE, phase_table, save_phases
 from attention import save_layer
@@ -24,7 +24,10 @@ def learn_command(
     ] = None,
     learner: Annotated[
         str | None,
-        typer.Option(help=f"One of {', '.join(LEARNERS)}. The default is newton, and by-queries with --ask."),
+        typer.Option(
+            help=f"One of {', '.join(LEARNERS)}. The default is newton; by-queries with --ask, and "
+            "rotary for a layer with rotary positions."
+        ),
     ] = None,
     examples_from: Annotated[
         tuple[Path, Path] | None,
@@ -82,7 +85,7 @@ def learn_command(
         )
     reading = {name: options.pop(name) for name in ("tokens", "dim", "inputs")}
     source = open_source(next(iter(given.values())), **reading)
-    entry = one_learner(learner or ("newton" if ask is None else "by-queries"))
+    entry = one_learner(learner or usual_learner(source))
     target = source if isinstance(source, Target) else None
     in_phases = target is not None and entry.name in ("six-phase", "six-phase-paper")
     folder = out if out is not None and in_phases and out.suffix != ".safetensors" else None

@@ -113,11 +113,13 @@ def save_phases(learned: Learned, folder: FilePath, *, result: Mapping[str, Any]
     OSError if something cannot be written.
     """
     assert learned.target is not None
+    truth = learned.target.layer
+    assert isinstance(truth, AttentionLayer)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("phase*.svg"):
         old.unlink()
-    drawings = draw_phases(learned.fit, learned.target.layer)
+    drawings = draw_phases(learned.fit, truth)
     for name, drawing in drawings.items():
         drawing.save(folder / f"phases-{name}.svg")
     text = json_text(as_plain(learned.to_json() if result is None else result), indent=2) + "\n"

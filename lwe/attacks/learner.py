@@ -19,6 +19,7 @@ from attention import (
     draw_examples,
 )
 from attention.evaluation import CONFIDENCE, Predictor, Verdict, orbits, verdict
+from attention.layer import Layer
 from attention.learning import Access, LearnerBase
 from attention.validation import PositiveInt, checked, random_generator
 from lwe.attacks.attack import Attack, AttackEndedError, AttackOutcome, AttackResult, Attempt, Budget, Finding
@@ -266,7 +267,7 @@ class _LastRecorded(GroundTruth):
     predictors: list[Predictor] = field(default_factory=list)
 
     def measure(
-        self, *, predict: Predictor | None = None, layer: AttentionLayer | Block | None = None
+        self, *, predict: Predictor | None = None, layer: Layer | Block | None = None
     ) -> dict[str, float]:
         """Nothing."""
         predictor = layer if predict is None else predict

@@ -1,7 +1,6 @@
 """A realistic comparison, written by hand: five targets, five learners, two seeds. Makes `lines` importable."""
 
 import json
-import signal
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -169,21 +168,6 @@ def quick():
 def processes(monkeypatch):
     """Cells are computed in processes of their own, as they are for users."""
     monkeypatch.setattr(engine, "_apart", APART)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def signals_that_are_heard():
-    """What is started in the background, or by nohup, hands ignored signals on to what tests start and interrupt."""
-    ignored = [
-        one
-        for one in (getattr(signal, name, None) for name in ("SIGINT", "SIGHUP", "SIGTERM"))
-        if one is not None and signal.getsignal(one) is signal.SIG_IGN
-    ]
-    for one in ignored:
-        signal.signal(one, signal.default_int_handler if one is signal.SIGINT else signal.SIG_DFL)
-    yield
-    for one in ignored:
-        signal.signal(one, signal.SIG_IGN)
 
 
 @pytest.fixture

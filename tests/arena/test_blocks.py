@@ -100,7 +100,7 @@ norm = Norm(np.full(8, 3.0), np.full(8, 0.5))
 block = Block(nice.layer, nice.network, norms=(norm, norm), norm_first=False)
 """
     )
-    given = ("--ask", f"{tmp_path / 'own.py'}:block", "--tokens", 2, "--dim", 8, "--learner", "block")
+    given = ("--ask", f"{tmp_path / 'own.py'}:block", "--tokens", 3, "--dim", 8, "--learner", "block")
     assert "the last norm (gain 3 to 3" in cli("learn", *given).out.replace("-3", "3")
     found = json.loads(cli("learn", *given, "--json").out)["details"]
     assert np.abs(found["last"]["gain"]) == pytest.approx(3.0, rel=1e-3)

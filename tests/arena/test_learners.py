@@ -14,7 +14,12 @@ BASELINES = ["sgd", "muon", "soap", "l-bfgs", "one-step", "linear-attention"]
 
 def test_all_but_the_baselines_by_default():
     assert as_learners() == as_learners(None) == choose_learners()
-    assert [name for name in LEARNERS if LEARNERS[name] not in as_learners()] == ["bkw", *BASELINES, "block"]
+    assert [name for name in LEARNERS if LEARNERS[name] not in as_learners()] == [
+        "bkw",
+        *BASELINES,
+        "block",
+        "rotary",
+    ]
     assert choose_learners("all") == choose_learners("newton, all") == list(LEARNERS.values())
 
 

@@ -494,7 +494,7 @@ WRONG_TENSORS = {
     ),
     "normalised queries": (
         timm_tensors([four_by_four()]) | {"blocks.0.attn.q_norm.weight": np.ones(2)},
-        "has 'attn.q_norm.weight', and what it does",
+        "has 'attn.q_norm.weight': queries and keys are normalised",
     ),
     "rotary in the model": (
         {f"bert.{name}": array for name, array in BERT.items()} | {"bert.rotary_emb.inv_freq": np.ones(2)},

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs import Cell, Result, Store, StoreError, run
+from runs.pool import _Pool
 
 
 def square(number):
@@ -274,3 +276,20 @@ def test_wrong_options_are_refused_before_anything_runs():
     ):
         with pytest.raises(ValueError, match=r"jobs|timeout"):
             run([], **options)
+
+
+def test_an_interruption_while_a_call_is_handed_over_waits_until_it_is():
+    handed = []
+
+    def submit(*given):
+        signal.raise_signal(signal.SIGINT)
+        handed.append(given)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a package may have one of its own
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _Pool(SimpleNamespace(active=True, submit=submit)).submit(b"", None)
+        assert handed
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,17 +9,30 @@ from jaxtyping import Float
 from attention import Recorder
 from attention.feed_forward import Activation, activation
 from upper.blocks.profiles import curvature, fit_waves
+from upper.blocks.projective_fit import Eliminated
 from upper.blocks.rank_ones import squares, squares_and_identity, squares_in_span, vectors_of
 from upper.blocks.sphere import CircleJet, Sphere, read_circle
 from upper.blocks.token_map import TokenMap
 
 
 class Directions(Sphere):
-    """f(n) = r(n) w(n) with a network w(n) and an unknown r: answers themselves, for n of any length."""
+    """f(n) = r(n) w(n) with a network w(n) and an unknown r: directions of answers, for n of any length."""
+
+    only_directions = True
+    rounding = 3e-14
+    complete = 1e-4
+
+    def explained(
+        self, g: TokenMap, n: Float[np.ndarray, "n d"], values: Float[np.ndarray, "n d"]
+    ) -> tuple[TokenMap, Float[np.ndarray, "n d"]]:
+        """The map, and what it leaves of directions at points n, with the best lengths and outputs."""
+        fitted = Eliminated.of(g, n, values)
+        return g, fitted.rest / np.linalg.norm(fitted.lengths[:, None] * values)
 
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The f at points of the sphere, a query each."""
-        return self.ask(n.reshape(-1, self.norm.dim)).reshape(n.shape)
+        """The f at points of the sphere, of unit length, a query each."""
+        f = super().__call__(n)
+        return f / np.linalg.norm(f, axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The learner of blocks by value queries: first the network, then the attention behind it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from attention.evaluation import Verdict
 from attention.learning import Access, LearnerBase, apart
 from attention.validation import NonNegativeInt, checked
 from upper.blocks.ellipsoid import find_ellipsoid
-from upper.blocks.network import block_fit, judge_block
+from upper.blocks.network import best_block, block_fit
 from upper.blocks.one_token import NoNetwork, one_token, read_token_map
 from upper.blocks.peel import Behind, Peeled, pairs, read_attention, robust_weights
 from upper.blocks.post_norm import PostNormPart, between_norms
@@ -127,7 +128,6 @@ def _behind(
 ) -> tuple[Block | NoNetwork, Verdict]:
     """The block whose map of one token is g, judged by fresh queries."""
     h, d = g.u.shape
-    block: Block | NoNetwork = NoNetwork.NO_LAYER
     ended = Verdict(Outcome.NOT_SEPARATED)
     size = np.linalg.norm(g.u, axis=1)
     length = float(np.median(np.abs(g.a) / size) + 1 / np.median(size))  # of tokens at which neurons bend
@@ -158,18 +158,16 @@ def _behind(
         linear = _robust(moved, delta) if residual else np.eye(d)
         recorder.step("Linear part", pairs=len(delta))
     network = g.network(linear=linear, residual=network_residual)
-    behind, reached = Behind(oracle, g, linear, residual), 0.0
-    layer = read_attention(Peeled(behind), accuracy, rng, recorder)
-    for again in (False, True):
-        if again:
-            layer = read_near(behind, accuracy, length, rng, recorder)
-            reached = min(_LARGEST, accuracy * float(g.amplification(x, linear).max()))
-        if layer is not None:
-            block = Block(layer, network, residual)
-            ended = judge_block(oracle, block, rng, reached)
-            if ended.outcome.succeeded:
-                break
-    return block, ended
+    behind = Behind(oracle, g, linear, residual)
+
+    def blocks() -> Iterator[tuple[Block | None, float]]:
+        layer = read_attention(Peeled(behind), accuracy, rng, recorder)
+        yield None if layer is None else Block(layer, network, residual), 0.0
+        layer = read_near(behind, accuracy, length, rng, recorder)
+        reached = min(_LARGEST, accuracy * float(g.amplification(x, linear).max()))
+        yield None if layer is None else Block(layer, network, residual), reached
+
+    return best_block(oracle, blocks(), rng, recorder)
 
 
 def _robust(moved: np.ndarray, delta: np.ndarray) -> np.ndarray:

@@ -92,10 +92,11 @@ class Mirrored(DerivedOracle):
             right[rows[~usable]] = False
             rows = rows[usable]
             p, m = (sums[usable] for sums in both)
-            # the lengths a, b with a p - b m = moved, by least squares
+            # the lengths a, b with a p - b m = moved, by least squares: equal ones where p and m are parallel, as for
+            # a token 0 without biases
             basis = np.stack([p, -m], axis=2)
             basis /= np.linalg.norm(basis, axis=1, keepdims=True)
-            lengths = np.linalg.pinv(basis) @ moved[rows, :, None]
+            lengths = np.linalg.pinv(basis, rcond=_EQUAL**0.5) @ moved[rows, :, None]
             plus[rows], minus[rows] = (basis * np.swapaxes(lengths, 1, 2) * [1.0, -1.0]).transpose(2, 0, 1)
             rest = np.linalg.norm(plus[rows] - minus[rows] - moved[rows], axis=1)
             agree = rest < _AGREE * np.linalg.norm(moved[rows], axis=1)

@@ -1,5 +1,6 @@
 """The learner of networks by value queries."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,12 +35,13 @@ class FeedForwardByQueries(LearnerBase):
     1. Far from the origin the network is piecewise linear. A half circle crosses the plane of every neuron once, and
        the slope jumps there by (u_j . direction) v_j (`find_regions`).
     2. Jacobians at some 2.7 h / d points give all u_j up to scale, by least squares (`directions`); for GELU, one value
-       near each plane gives the scale (`tube_scales`). For tanh, far from the origin neurons are steps (`read_steps`).
+       near each plane gives the scale (`tube_scales`). For tanh, second differences near the origin
+       give all neurons (`read_sphere`).
     3. Short tokens give offsets, scales and outputs by variable projection (`fit_offsets`).
     4. For ReLU and GELU act(t) = t + act(-t), so each neuron has a sign that one token leaves open. That the linear
        part is the identity, or zero, fixes all signs by one linear system (`signs_for`).
 
-    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 33 h for
+    The details of the fit are the `attention.FeedForward`. About 11 h queries for ReLU, 13 h for GELU and 50 h for
     tanh, where the parameters number 2 h + 1 + h / d times d.
 
     References
@@ -106,6 +108,30 @@ def block_fit(recorder: Recorder, fitted: Any, ended: Verdict) -> Fit:
     block = fitted if isinstance(fitted, Block) else None
     recorder.step("Fresh queries", predict=fitted, layer=block, error=ended.held_out_error)
     return recorder.fit(ended, predict=fitted, layer=block, details=fitted)
+
+
+def best_block(
+    oracle: ValueOracle,
+    blocks: Iterable[tuple[Block | None, float]],
+    rng: np.random.Generator,
+    recorder: Recorder,
+) -> tuple[Block | NoNetwork, Verdict]:
+    """The block with the least error on fresh queries, of those up to the first that succeeds, and its verdict.
+
+    Each comes with an accuracy that is known to be worse than rounding, or 0; None where no layer was read.
+    """
+    best: Block | NoNetwork = NoNetwork.NO_LAYER
+    ended = Verdict(Outcome.NOT_SEPARATED)
+    for block, accuracy in blocks:
+        if block is None:
+            continue
+        judged = judge_block(oracle, block, rng, accuracy)
+        if not judged.held_out_error >= ended.held_out_error:  # the first is NaN
+            best, ended = block, judged
+        if ended.outcome.succeeded:
+            break
+        recorder.step("Fresh queries of a layer", error=judged.held_out_error)
+    return best, ended
 
 
 def judge_block(

@@ -9,6 +9,7 @@ from attention.feed_forward import activation
 from upper.blocks.kinks import Ask
 from upper.blocks.normed_map import NormedMap, find_eps
 from upper.blocks.scaled_cholesky import ScaledCholesky, kaufman, neuron_derivative
+from upper.blocks.sphere import on_both_sides
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,6 @@ class _Rules:
     least: float = 1.0  #: of the size of tokens' entries
     queries: float = 1.5  #: for every unknown over d
     more: int = 20  #: queries besides
-    #: on each side of a neuron's plane lie so many tokens for each of its unknowns; with 2 alone, errors grow 1e9 times
-    sides: float = 2.0
-    beside: float = 0.6  #: the largest distance from their plane of those that are added
     steps: int = 200  #: of trained blocks some leave .75 of the error
     factorisations: int = 4
     #: a step that leaves more than this share asks for a new eps, and where that no longer changes by this share, for a
@@ -98,21 +96,10 @@ def fit_normed(
 
 
 def _tokens(g: NormedMap, space: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
-    """Random tokens, and more on the rarer side of planes: a ReLU that is nearly always off or on shows there alone."""
+    """Random tokens, half of them longer than the others, on both sides of all planes."""
     h, d = g.network.u.shape
     x = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
-    on = np.sum(g.norm(x) @ g.network.u.T + g.network.a > 0, axis=0)
-    missing = _RULES.sides * (d + 1) - np.minimum(on, len(x) - on)
-    j = np.repeat(np.arange(h), np.maximum(missing, 0).astype(int))
-    size = np.linalg.norm(g.network.u, axis=1)[j]
-    u = g.network.u[j] / size[:, None]
-    side = np.where(on < len(x) / 2, 1.0, -1.0)[j]
-    along = -g.network.a[j] / size + side * _RULES.beside * rng.random(len(j))
-    along = np.clip(along, -np.sqrt(d), np.sqrt(d))[:, None]
-    across = rng.standard_normal((len(j), len(space))) @ space
-    across -= np.sum(across * u, axis=1, keepdims=True) * u
-    across /= np.linalg.norm(across, axis=1, keepdims=True)
-    x = np.concatenate([x, along * u + np.sqrt(d - along**2) * across])
+    x = on_both_sides(g.norm(x), g.network, space, rng)
     added = np.sqrt(np.mean((g.norm(x) @ g.w + g.b) ** 2))
     lengths = np.maximum(added / np.array(_RULES.added), _RULES.least)
     return x * rng.choice(lengths, (len(x), 1))

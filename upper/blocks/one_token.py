@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import Recorder, ValueOracle
+from attention import Norm, Recorder, ValueOracle
 from attention.feed_forward import Activation
 from upper.blocks.far_field import TUBE, directions, tube_scales, tubes_apart
 from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
-from upper.blocks.steps import read_steps
+from upper.blocks.sphere import Sphere
+from upper.blocks.sphere_network import read_sphere
 from upper.blocks.token_map import TokenMap
 
 
@@ -25,6 +27,10 @@ class NoNetwork(Enum):
     NO_NEURON = "One token is answered by a bias and a linear map: there is no neuron."
     KINKS_TOO_NEAR = (
         "Kinks are too near to one another at every radius, as those of equal or parallel neurons."
+    )
+    NO_CURVATURES = (
+        "The activation is bounded, but no network is read from second derivatives: there may be too many neurons for "
+        "so few coordinates."
     )
     TOO_WIDE = "There are more than d^2 neurons: the linear part does not determine their signs."
     NO_SIGNS = "No choice of signs makes the linear part the identity or zero."
@@ -40,8 +46,8 @@ class NoNetwork(Enum):
         "is on for almost all tokens, or where eps is about 1."
     )
     NO_NEURONS_BETWEEN_NORMS = (
-        "The block ends with a norm (post-norm). The network before it is not read: this takes GELU or tanh, not ReLU, "
-        "and 16 coordinates or more."
+        "The block ends with a norm (post-norm). The network before it is not read: this takes ReLU, GELU or tanh, and "
+        "for the last two 16 coordinates or more."
     )
     NO_SIGNS_BETWEEN_NORMS = "No choice of signs makes the linear part between the norms diagonal."
     ODD_TOKENS = "Behind a norm, attention is read from queries of two tokens, or of an even number."
@@ -84,13 +90,15 @@ class _Search:
     #: are apart
     radius: float = 1e6
     smooth_radius: float = 1.2e5
-    step_radius: float = 2e6
     apart: float = 250.0
     larger: float = 8.0  #: the radius grows by this where kinks are too near
     radii: int = 9  #: half circles at most
     #: kinks of GELU are nearer than their tubes below this many scales, those of ReLU below this share of the radius
     tube: float = 20.0
     nearest: float = 1e-10
+    #: the points of a bounded activation lie on spheres of these radii, in units of the scale: on a small one a neuron
+    #: may hardly bend (1 of 20 nice networks), and on a large one more of them saturate
+    spheres: tuple[float, ...] = (0.5, 1.0, 2.0)
     #: short tokens, for every neuron and coordinate; their lengths in units of the scale, or for ReLU
     #: of sqrt(d) times the largest distance of a plane from the origin
     tokens: float = 1.5
@@ -129,6 +137,8 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
         return NoNetwork.NO_NEURON
     kind = _activation(ask, zero, scale, dim, rng)
     recorder.step("Scale of tokens", scale=scale)
+    if kind == "tanh":
+        return _from_curvatures(ask, scale, dim, rng, recorder)
     best, least = None, np.inf
     radius = first = _radius(ask, kind, scale, dim, rng)
     for _ in range(_SEARCH.radii):
@@ -161,7 +171,7 @@ def _radius(ask: Ask, kind: Activation, scale: float, dim: int, rng: np.random.G
     """A radius at which kinks are likely to be apart; with tubes it grows with the square of the number of neurons."""
     by = _SEARCH
     if kind != "gelu":
-        return (by.radius if kind == "relu" else by.step_radius) * scale
+        return by.radius * scale
     radius = by.smooth_radius * scale
     for _ in range(by.radii):
         count = count_kinks(ask, radius, dim, rng, least=by.tube * scale)
@@ -175,11 +185,6 @@ def _far_away(
     ask: Ask, kind: Activation, scale: float, path: Path, rng: np.random.Generator
 ) -> tuple[TokenMap, np.ndarray] | None:
     """Neurons from a path, without outputs, and how uncertain each weight is; None where kinks are too near."""
-    if kind == "tanh":
-        steps = read_steps(ask, path, scale, rng)
-        if steps is None:
-            return None
-        return TokenMap.of_neurons(kind, *steps), np.ones(len(steps[1]))
     smooth = kind == "gelu"
     regions = find_regions(
         ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])
@@ -200,6 +205,44 @@ def _far_away(
     u = u * sizes[:, None]
     a = -np.sum(u * path.at(regions.segment[regions.left], regions.kinks), axis=1)
     return TokenMap.of_neurons(kind, u, a), uncertain
+
+
+def _from_curvatures(
+    ask: Ask, scale: float, dim: int, rng: np.random.Generator, recorder: Recorder
+) -> TokenMap | NoNetwork:
+    """All of g with a bounded activation: neurons to 1e-3 from second derivatives, and then to rounding.
+
+    Tokens are n L for n on a sphere of d + 2 dimensions. So the frame of a great circle may have d directions.
+    """
+    far = _SEARCH.radius * scale * np.eye(dim)
+    linear = (ask(far) - ask(-far)) / (2 * _SEARCH.radius * scale)
+    # neurons of a block are A w for those w of its network: tokens n A^-1 see w
+    into = np.linalg.inv(linear) if np.linalg.cond(linear) < _SEARCH.radius else np.eye(dim)
+    scale = _scale(lambda n: ask(n @ into), ask(np.zeros((1, dim)))[0], dim, rng) or scale
+    plane = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
+    why = NoNetwork.NO_CURVATURES
+    for radius in _SEARCH.spheres:
+        spread = radius * scale / np.sqrt(dim) * np.concatenate([np.eye(dim), plane]) @ into
+        answers = partial(_spread, ask, spread)
+        start = read_sphere(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
+        if start is None:
+            continue
+        h = len(start.u)
+        n = rng.standard_normal((int(_SEARCH.tokens * (2 * h + dim)) + 8, dim))
+        x = scale / np.sqrt(dim) * 4 ** (rng.random((len(n), 1)) - 0.5) * n @ into
+        u = np.linalg.solve(spread[:dim], start.u[:, :dim].T).T
+        g, error = fit_offsets(x, ask(x), TokenMap.of_neurons(start.activation, u, start.a), np.arange(h))
+        recorder.step("Offsets, weights and outputs", error=error)
+        if error < _SEARCH.wrong:
+            return g
+        why = NoNetwork.NOT_REPRODUCED
+    return why
+
+
+def _spread(
+    ask: Ask, spread: Float[np.ndarray, "D d"], n: Float[np.ndarray, "n D"]
+) -> Float[np.ndarray, "n D"]:
+    return np.pad(ask(n @ spread), ((0, 0), (0, 2)))
 
 
 def _near_the_origin(

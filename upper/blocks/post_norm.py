@@ -1,23 +1,26 @@
 """Post-norm blocks, n2(Z + N(Z)) with Z = n1(X + F(X)): the norms, the network between them, and the attention."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import Block, FeedForward, Norm, Recorder, ValueOracle
+from attention import Block, FeedForward, Norm, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.direction_network import Directions, read_directions
 from upper.blocks.ellipsoid import Ellipsoid
 from upper.blocks.kinks import Ask
 from upper.blocks.mirrored import Mirrored
-from upper.blocks.network import judge_block
+from upper.blocks.network import best_block
 from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.own_and_other import attended
 from upper.blocks.peel import read_attention
 from upper.blocks.projective_fit import fit_directions
+from upper.blocks.sphere import on_both_sides
+from upper.blocks.sphere_kinks import is_noisy, is_piecewise, read_piecewise
 from upper.blocks.summed_map import SummedMap, fit_short
 from upper.blocks.token_map import SIGNS, TokenMap
 
@@ -89,7 +92,33 @@ def between_norms(
     oracle: ValueOracle, last: Ellipsoid, rng: np.random.Generator, recorder: Recorder
 ) -> tuple[Block | PostNormPart, Verdict]:
     """The block before a norm, or what is found of it and why no more; and the verdict by fresh queries."""
-    ended = Verdict(Outcome.NO_BLOCK)
+    part = PostNormPart(NoNetwork.SPENT, _norm(last, 0.0))
+    try:
+        part, peeled, error = _peeled(oracle, last, rng, recorder)
+        if peeled is None:
+            return part, Verdict(Outcome.NO_BLOCK)
+        if (oracle.tokens or 2) % 2:
+            return replace(part, reason=NoNetwork.ODD_TOKENS), Verdict(Outcome.NOT_SEPARATED)
+        block, ended = best_block(oracle, _blocks(part, peeled, error, rng, recorder), rng, recorder)
+    except QueriesExhaustedError:
+        return part, Verdict(Outcome.EXAMPLES_SPENT)
+    return replace(part, reason=block) if isinstance(block, NoNetwork) else block, ended
+
+
+def _blocks(
+    part: PostNormPart, peeled: Mirrored, error: float, rng: np.random.Generator, recorder: Recorder
+) -> Iterator[tuple[Block | None, float]]:
+    for factor in _RULES.amplified:
+        layer = read_attention(peeled, max(_RULES.least, factor * error), rng, recorder)
+        if layer is not None and part.first is not None and part.network is not None:
+            norms = (part.first, part.last)
+            yield Block(layer, part.network, norms=norms, norm_first=False).centred(), 0.0
+
+
+def _peeled(
+    oracle: ValueOracle, last: Ellipsoid, rng: np.random.Generator, recorder: Recorder
+) -> tuple[PostNormPart, Mirrored | None, float]:
+    """All but the attention, and the attention as an oracle, with the error of directions; or why there is none."""
     linear, bias = attended(oracle, last.basis, rng)
     back = np.linalg.pinv(linear)
     ask = one_token(oracle)
@@ -99,8 +128,15 @@ def between_norms(
 
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), Norm.plain(d - 1, 0.0, centred=False))
+    piecewise = is_piecewise(sphere, rng)
+    if piecewise and is_noisy(sphere, rng):
+        return PostNormPart(NoNetwork.NOISY, _norm(last, 0.0)), None, np.inf
     for share in _RULES.frames:
-        start = read_directions(sphere, share, rng, recorder)
+        start = (
+            read_piecewise(sphere, rng, recorder)
+            if piecewise
+            else read_directions(sphere, share, rng, recorder)
+        )
         if start is None:
             continue
         network, fitted, eps, error = _fitted(start, last, far, rng, recorder)
@@ -108,30 +144,25 @@ def between_norms(
             last = fitted
             break
     else:
-        return PostNormPart(NoNetwork.NO_NEURONS_BETWEEN_NORMS, _norm(last, 0.0)), ended
+        return PostNormPart(NoNetwork.NO_NEURONS_BETWEEN_NORMS, _norm(last, 0.0)), None, np.inf
     unit = np.sqrt((d - 1) / d)  # n has the length sqrt(d)
     network, gain, off = _signs(
         replace(network, u=unit * network.u, linear=unit * network.linear), last.basis
     )
     recorder.step("Signs and first gain", off=off)
     if off > SIGNS:
-        return PostNormPart(NoNetwork.NO_SIGNS_BETWEEN_NORMS, _norm(last, eps)), ended
+        return PostNormPart(NoNetwork.NO_SIGNS_BETWEEN_NORMS, _norm(last, eps)), None, np.inf
     g, bias, error = fit_short(SummedMap(0.0, network), lambda x: last.plain(ask(x)), linear, bias, rng)
     recorder.step("First eps", eps=g.eps, error=error)
-    parts = FeedForward(
+    whole = FeedForward(
         (network.u @ last.basis).T / gain[:, None],
         network.a,
         network.v @ last.basis,
         network.constant @ last.basis,
         activation=network.activation,
     )
-    norms = Norm(gain, np.zeros(d), g.eps), _norm(last, eps)
-    accuracies = [max(_RULES.least, factor * error) for factor in _RULES.amplified]
-    peeled = Mirrored(oracle, last, g, linear, bias)
-    block, ended = _attention(oracle, peeled, accuracies, parts, norms, rng, recorder)
-    if isinstance(block, NoNetwork):
-        return PostNormPart(block, norms[1], norms[0], parts), ended
-    return block, ended
+    part = PostNormPart(NoNetwork.SPENT, _norm(last, eps), Norm(gain, np.zeros(d), g.eps), whole)
+    return part, Mirrored(oracle, last, g, linear, bias), error
 
 
 def _fitted(
@@ -141,6 +172,7 @@ def _fitted(
     h, d = network.u.shape
     n = rng.standard_normal((int(_RULES.queries * (2 * h + d)) + _RULES.more, d))
     n *= np.sqrt(d) / np.linalg.norm(n, axis=1, keepdims=True)
+    n = on_both_sides(n, network, np.eye(d), rng)
     answers = far(n)
     error = np.inf
     for _ in range(_RULES.turns):
@@ -178,27 +210,3 @@ def _signs(g: TokenMap, basis: Float[np.ndarray, "D d"]) -> tuple[TokenMap, Floa
         gain,
         max(off, float(np.linalg.norm(g.linear - whole) / np.linalg.norm(whole))),
     )
-
-
-def _attention(
-    oracle: ValueOracle,
-    peeled: Mirrored,
-    accuracies: list[float],
-    network: FeedForward,
-    norms: tuple[Norm, Norm],
-    rng: np.random.Generator,
-    recorder: Recorder,
-) -> tuple[Block | NoNetwork, Verdict]:
-    block: Block | NoNetwork = NoNetwork.NO_LAYER
-    ended = Verdict(Outcome.NOT_SEPARATED)
-    if (oracle.tokens or 2) % 2:
-        return NoNetwork.ODD_TOKENS, ended
-    for accuracy in accuracies:
-        layer = read_attention(peeled, accuracy, rng, recorder)
-        if layer is None:
-            continue
-        block = Block(layer, network, norms=norms, norm_first=False).centred()
-        ended = judge_block(oracle, block, rng)
-        if ended.outcome.succeeded:
-            break
-    return block, ended

@@ -1,5 +1,6 @@
 """Pre-norm blocks, Z + N(n(Z)) with Z = X + F(n(X)): the network on the sphere, then the attention in the ball."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from attention import Block, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
 from upper.blocks.ball import Ball, in_units_of_the_norm
-from upper.blocks.network import judge_block
+from upper.blocks.network import best_block
 from upper.blocks.normed_fit import fit_normed
 from upper.blocks.normed_map import NormedMap
 from upper.blocks.normed_signs import turn_signs
@@ -33,7 +34,6 @@ class _Rules:
     sample: int = 512
     #: to the tokens of a query from their mean, where answers have several preimages: 8 missed 2 of 3,000, and 16 none
     steps: tuple[int, ...] = (16, 64, 256)
-    enough: float = 1e-8  #: an error on fresh queries at which no other reach is tried
 
 
 _RULES = _Rules()
@@ -60,26 +60,16 @@ def behind_norms(
         return NoNetwork.NO_SIGNS_BEHIND_NORMS, Verdict(Outcome.NO_BLOCK)
     g, error = fit_normed(ask, g, sphere.basis(rng), rng)
     recorder.step("All parameters of one token", error=error, eps=g.norm.eps)
-    return _attention(oracle, g, rng, recorder)
+    return best_block(oracle, _blocks(oracle, g, rng, recorder), rng, recorder)
 
 
-def _attention(
+def _blocks(
     oracle: ValueOracle, g: NormedMap, rng: np.random.Generator, recorder: Recorder
-) -> tuple[Block | NoNetwork, Verdict]:
+) -> Iterator[tuple[Block | None, float]]:
     network = g.network.network(linear=np.eye(g.norm.dim), residual=True)
-    best: Block | NoNetwork = NoNetwork.NO_LAYER
-    ended = Verdict(Outcome.NOT_SEPARATED)
     for reach, steps in zip(_RULES.reaches, _RULES.steps, strict=True):
         amplified, injective = g.amplification(reach, rng, _RULES.sample)
-        steps = 1 if injective else steps
-        layer = read_attention(Ball(oracle, g, reach, steps), _RULES.accuracy * amplified, rng, recorder)
-        if layer is None:
-            continue
-        block = Block(in_units_of_the_norm(layer), network, norms=(g.norm, g.norm))
-        judged = judge_block(oracle, block, rng)
-        recorder.step("Fresh queries of a layer", error=judged.held_out_error, reach=reach, steps=steps)
-        if not judged.held_out_error >= ended.held_out_error:  # the first is NaN
-            best, ended = block, judged
-        if ended.held_out_error < _RULES.enough:
-            break
-    return best, ended
+        ball = Ball(oracle, g, reach, 1 if injective else steps)
+        layer = read_attention(ball, _RULES.accuracy * amplified, rng, recorder)
+        norms = (g.norm, g.norm)
+        yield None if layer is None else Block(in_units_of_the_norm(layer), network, norms=norms), 0.0

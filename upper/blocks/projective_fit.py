@@ -27,7 +27,7 @@ _RULES = _Rules()
 
 
 @dataclass(frozen=True)
-class _Eliminated:
+class Eliminated:
     """The best lengths and linear parameters for given neurons."""
 
     lengths: Float[np.ndarray, " n"]
@@ -36,7 +36,7 @@ class _Eliminated:
     error: float
 
     @classmethod
-    def of(cls, g: TokenMap, n: np.ndarray, directions: np.ndarray) -> "_Eliminated":
+    def of(cls, g: TokenMap, n: np.ndarray, directions: np.ndarray) -> "Eliminated":
         """The lengths r with diag(r) F in the span of the design: the least eigenvector of (1 - P) o (F F^T)."""
         basis = np.linalg.qr(g.design(n))[0]
         off = np.eye(len(n)) - basis @ basis.T
@@ -56,7 +56,7 @@ def fit_directions(
     what lengths explain. O(n h^2 D^2 + h^3 D^3) a factorisation.
     """
     h, d = g.u.shape
-    state = _Eliminated.of(g, n, directions)
+    state = Eliminated.of(g, n, directions)
     factor = None
     for _ in range(_RULES.steps):
         if state.error < _RULES.exact:
@@ -67,7 +67,7 @@ def fit_directions(
         right = np.einsum("nhc,nh->hc", derivative, state.rest @ v.T).ravel()
         step = cholesky.step(right).reshape(h, d + 1)
         moved = replace(g, u=g.u + step[:, :-1], a=g.a + step[:, -1])
-        new = _Eliminated.of(moved, n, directions)
+        new = Eliminated.of(moved, n, directions)
         share = new.error / state.error
         if share < 1:
             g, state = moved, new
@@ -79,7 +79,7 @@ def fit_directions(
 
 
 def _factorised(
-    g: TokenMap, n: np.ndarray, directions: np.ndarray, state: _Eliminated
+    g: TokenMap, n: np.ndarray, directions: np.ndarray, state: Eliminated
 ) -> tuple[ScaledCholesky, Float[np.ndarray, "n h c"], Float[np.ndarray, "h d"]]:
     """The factor, the derivative by the neurons, and v."""
     v = g.with_outputs(n, state.lengths[:, None] * directions).v

@@ -20,6 +20,9 @@ class _PowerMethod:
     gap: float = 30.0  #: the singular value after the last of a span is so many times smaller
     starts: int = 2  #: for each matrix that is looked for
     rounds: int = 30
+    evened: int = (
+        3  #: changes of coordinates: with none, vectors A^T w of a block are too near to one another
+    )
 
 
 _BY = _PowerMethod()
@@ -57,21 +60,43 @@ def squares_in_span(
     recorder.step("Width", neurons=h, gap=float(ratios[h]))
     if h == 0 or ratios[h] < _BY.gap:
         return None
-    x = rank_ones(right[: h + 1], h, rng)
-    if x is None:
+    basis, change = _evened(right[: h + 1])
+    x = rank_ones(basis, h, rng)
+    if x is not None:
+        x = np.linalg.solve(change, x.T).T
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+    else:
         recorder.step("Squares in the span are not as many as it has dimensions.", neurons=h)
     return x
 
 
-def _applied(vectors: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The symmetric matrices of vectors, each times its x."""
-    n, q = x.shape
+def _evened(basis: Float[np.ndarray, "r s"]) -> tuple[Float[np.ndarray, "r s"], Float[np.ndarray, "q q"]]:
+    """A basis of the same space in other coordinates T x, in which all directions weigh alike; and T.
+
+    Squares of vectors of which most lie near few directions are too near to one another for the power method.
+    """
+    change = np.eye(_order(basis))
+    for _ in range(_BY.evened):
+        matrices = _matrices(basis)
+        size, axes = np.linalg.eigh(np.tensordot(matrices, matrices, axes=([0, 2], [0, 2])))
+        root = axes / np.sqrt(np.maximum(size, size[-1] * _BY.close**2)) @ axes.T
+        basis = np.linalg.qr(vectors_of(root @ matrices @ root).T)[0].T
+        change = root @ change
+    return basis, change
+
+
+def _order(vectors: np.ndarray) -> int:
+    return int((np.sqrt(8 * vectors.shape[1] + 1) - 1) / 2)
+
+
+def _matrices(vectors: Float[np.ndarray, "n s"]) -> Float[np.ndarray, "n q q"]:
+    """The symmetric matrices of vectors."""
+    q = _order(vectors)
     i, j = np.triu_indices(q, 1)
-    matrices = np.zeros((n, q, q))
-    matrices[:, i, j] = vectors[:, q:] / np.sqrt(2)
-    matrices += np.swapaxes(matrices, 1, 2)
+    matrices = np.zeros((len(vectors), q, q))
+    matrices[:, i, j] = matrices[:, j, i] = vectors[:, q:] / np.sqrt(2)
     matrices[:, np.arange(q), np.arange(q)] = vectors[:, :q]
-    return (matrices @ x[:, :, None])[:, :, 0]
+    return matrices
 
 
 def rank_ones(
@@ -86,13 +111,14 @@ def rank_ones(
     ----------
     Kileel and Pereira, Subspace power method for symmetric tensor decomposition, arXiv 1912.04007.
     """
-    q = int((np.sqrt(8 * basis.shape[1] + 1) - 1) / 2)
+    q = _order(basis)
     found = np.zeros((0, q))
     for _ in range(_BY.rounds):
         x = rng.standard_normal((_BY.starts * count + 16, q))
         x /= np.linalg.norm(x, axis=1, keepdims=True)
         for _ in range(_BY.steps):
-            new = _applied((squares(x) @ basis.T) @ basis, x) + _BY.shift * x
+            matrices = _matrices((squares(x) @ basis.T) @ basis)
+            new = (matrices @ x[:, :, None])[:, :, 0] + _BY.shift * x
             new /= np.linalg.norm(new, axis=1, keepdims=True)
             moved = np.max(1 - np.abs(np.sum(x * new, axis=1)))
             x = new

@@ -1,35 +1,47 @@
 """Far from the origin a pre-norm block is a map of the sphere: B(x) - x depends on the direction of x alone."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from attention import Norm
 from upper.blocks.kinks import Ask
+from upper.blocks.token_map import TokenMap
 
 FAR = 1e5
 """The length of far tokens, in units of sqrt(d)."""
 
 # What rounding and n(x + F) - n(x) leave of a difference that is zero, relative to the answers less the tokens
 _SAME = 1e-3
+# On each side of a plane lie so many points for each unknown of its neuron, and those that are added are so near to it;
+# with 2 points alone, errors grow 1e9 times.
+_SIDES, _BESIDE = 2, 0.6
 
 
 @dataclass(frozen=True)
 class Sphere:
-    """S(n) = n A + c + sum_j act(u_j . n + a_j) v_j for |n|^2 = d, up to O(1e-5): answers at x = 1e5 n, less x.
-
-    There n(z) = n(x) + O(1 / |x|), so the block is its network behind a linear map: nothing saturates and no head
-    shows. Behind a LayerNorm n is orthogonal to the vector of ones.
-    """
+    """S(n) = n A + c + sum_j act(u_j . n + a_j) v_j for |n|^2 = d. Behind a LayerNorm n has the mean 0."""
 
     ask: Ask
     norm: Norm  #: without eps: the sphere is its image
 
+    only_directions: ClassVar[bool] = False
+    #: the combination of four values of a piece is below this share of the values
+    rounding: ClassVar[float] = 3e-10
+    complete: ClassVar[float] = 1e-5  #: what is left of random points where no neuron is missing
+
     def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """S in directions n, a query each."""
-        x = FAR * self.norm(n).reshape(-1, self.norm.dim)
-        return (self.ask(x) - x).reshape(n.shape)
+        return self.ask(self.norm(n).reshape(-1, self.norm.dim)).reshape(n.shape)
+
+    def explained(
+        self, g: TokenMap, n: Float[np.ndarray, "n d"], values: Float[np.ndarray, "n d"]
+    ) -> tuple[TokenMap, Float[np.ndarray, "n d"]]:
+        """The map with its best outputs, and what it leaves of values at points n, relative to their spread."""
+        g = g.with_outputs(n, values)
+        return g, (values - g(n)) / np.linalg.norm(values - values.mean(axis=0))
 
     def basis(self, rng: np.random.Generator) -> Float[np.ndarray, "r d"]:
         """A random orthonormal basis of the space that holds the sphere; r is d, or d - 1 for a LayerNorm."""
@@ -40,7 +52,11 @@ class Sphere:
 
 
 def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
-    """The sphere of a pre-norm block, and whether its norm takes off the mean; None for other functions. 4 queries."""
+    """The sphere of a pre-norm block, up to O(1e-5): answers at x = 1e5 n, less x; None for other functions. 4 queries.
+
+    There n(z) = n(x) + O(1 / |x|), so the block is its network behind a linear map: nothing saturates and no head
+    shows. Whether answers depend on the mean tells the kind of norm.
+    """
     n = Norm.plain(dim, 0.0)(rng.standard_normal(dim))
     points = FAR * np.array([n, 2 * n, n + np.sqrt(dim), -n])
     far, twice, shifted, opposite = ask(points) - points
@@ -48,7 +64,29 @@ def find_sphere(ask: Ask, dim: int, rng: np.random.Generator) -> Sphere | None:
     if not size < _SAME * FAR or np.linalg.norm(twice - far) > _SAME * size:
         return None
     centred = bool(np.linalg.norm(shifted - far) < _SAME * size)
-    return Sphere(ask, Norm.plain(dim, 0.0, centred=centred))
+    return Sphere(lambda n: ask(FAR * n) - FAR * n, Norm.plain(dim, 0.0, centred=centred))
+
+
+def on_both_sides(
+    n: Float[np.ndarray, "n d"], g: TokenMap, space: Float[np.ndarray, "r d"], rng: np.random.Generator
+) -> Float[np.ndarray, "m d"]:
+    """Points of the sphere, and more near planes, on their rarer side: a ReLU that is hardly ever on shows there alone.
+
+    `space` has the orthonormal rows in which the sphere lies.
+    """
+    h, d = g.u.shape
+    on = np.sum(n @ g.u.T + g.a > 0, axis=0)
+    missing = _SIDES * (d + 1) - np.minimum(on, len(n) - on)
+    j = np.repeat(np.arange(h), np.maximum(missing, 0))
+    size = np.linalg.norm(g.u, axis=1)[j]
+    u = g.u[j] / size[:, None]
+    side = np.where(on < len(n) / 2, 1.0, -1.0)[j]
+    along = -g.a[j] / size + side * _BESIDE * rng.random(len(j))
+    along = np.clip(along, -np.sqrt(d), np.sqrt(d))[:, None]
+    across = rng.standard_normal((len(j), len(space))) @ space
+    across -= np.sum(across * u, axis=1, keepdims=True) * u
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    return np.concatenate([n, along * u + np.sqrt(d - along**2) * across])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from attention import Recorder
-from attention.feed_forward import activation
 from upper.blocks.sphere import Sphere
 from upper.blocks.token_map import TokenMap
 
@@ -24,8 +23,8 @@ class _Search:
     #: points of the first grid, and the shortest distance between points
     grid: int = 64
     nearest: float = 3e-6
-    #: four points are on one piece if their combination is below this share of the values
-    piece: float = 3e-10
+    #: what a last norm that is right to 1e-5 leaves of the combination of directions, for the cube of their distance
+    bend: float = 3e-7
     #: places where four points this near tell the noise of answers: there is hardly a kink among them
     still: int = 5
     #: two jumps of one neuron differ by less, relative to their size
@@ -39,13 +38,15 @@ class _Search:
     #: circles at most, random points for every unknown over d, and what is left where no neuron is missing
     circles: int = 8
     points: float = 1.5
-    complete: float = 1e-5
 
 
 _SEARCH = _Search()
 # At a kink the difference of its sides is 0 to this, relative to what it is at the end of its arc, or of one of this
 # length.
 _PARALLEL, _SHORTEST = 1e-6, 1e-3
+# Turns of place and factor, and shares of a piece at which it is read again.
+_TURNS = 4
+_READ_AT = np.array([0.03, 0.35, 0.65, 0.97])
 
 
 def is_piecewise(sphere: Sphere, rng: np.random.Generator) -> bool:
@@ -60,9 +61,9 @@ def is_piecewise(sphere: Sphere, rng: np.random.Generator) -> bool:
     left = []
     for spacing in by.spacings:
         angles = places + spacing * np.arange(4)
-        values = sphere(_on_circle(basis, angles))
-        left.append(np.linalg.norm(_combination(angles, values), axis=1))
-    growth = left[1] / np.maximum(left[0], np.finfo(float).tiny)
+        misfit = _models(sphere, angles, sphere(_on_circle(basis, angles)))[1]
+        left.append(np.maximum(misfit - _hidden(sphere, angles), np.finfo(float).tiny))
+    growth = left[1] / left[0]
     return bool(np.mean((growth > by.growth[0]) & (growth < by.growth[1])) < by.smooth)
 
 
@@ -70,13 +71,92 @@ def _on_circle(basis: Float[np.ndarray, "2 d"], angles: Float[np.ndarray, "*n"])
     return np.cos(angles)[..., None] * basis[0] + np.sin(angles)[..., None] * basis[1]
 
 
-def _combination(
-    angles: Float[np.ndarray, "n 4"], values: Float[np.ndarray, "n 4 d"]
-) -> Float[np.ndarray, "n d"]:
-    """The combination of four values that is 0 for all of cos, sin and 1, with coefficients of at most 1."""
-    design = np.stack([np.cos(angles), np.sin(angles), np.ones_like(angles)], axis=1)
-    null = np.linalg.svd(design)[2][:, 3]
-    return np.einsum("ni,nid->nd", null, values)
+def _near(x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n 3"]:
+    """1, sin and 1 - cos: the functions of a piece, told apart near 0."""
+    return np.stack([np.ones_like(x), np.sin(x), 2 * np.sin(x / 2) ** 2], axis=-1)
+
+
+def _models(
+    sphere: Sphere, angles: Float[np.ndarray, "n 4"], values: Float[np.ndarray, "n 4 d"]
+) -> tuple[Float[np.ndarray, "n 3 d"], Float[np.ndarray, " n"]]:
+    """The factors of `_near` on a piece with four values, from its first angle, and what is left if it is no piece.
+
+    A combination of four values is 0 on a piece. That of directions shows their lengths, up to one factor.
+    """
+    width = np.ptp(angles, axis=1)[:, None, None]
+    scale = np.concatenate([np.ones_like(width), width, width**2], axis=2)
+    design = _near(angles - angles[:, :1]) / scale
+    null = np.linalg.svd(design)[0][:, :, 3]
+    if not sphere.only_directions:
+        misfit = np.linalg.norm(np.einsum("ni,nid->nd", null, values), axis=1)
+    else:
+        combined, sizes, _ = np.linalg.svd(values, full_matrices=False)
+        lengths = combined[:, :, 3] / np.where(null == 0, np.finfo(float).tiny, null)
+        lengths = lengths / np.where(lengths[:, :1] == 0, np.inf, lengths[:, :1])
+        misfit = np.where((lengths > 0).all(axis=1), sizes[:, 3], 1.0)
+        values = lengths[:, :, None] * values
+    return np.linalg.pinv(design) @ values / np.swapaxes(scale, 1, 2), misfit
+
+
+def _hidden(sphere: Sphere, angles: Float[np.ndarray, "n 4"]) -> Float[np.ndarray, " n"]:
+    """What errors of the last norm leave of directions on one piece."""
+    return sphere.only_directions * _SEARCH.bend * np.ptp(angles, axis=1) ** 3
+
+
+def _moved(model: Float[np.ndarray, "n 3 d"], by: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 3 d"]:
+    """The same model from another angle."""
+    zero, one = np.zeros_like(by), np.ones_like(by)
+    sine, cosine = np.sin(by), np.cos(by)
+    rows = [[one, sine, 2 * np.sin(by / 2) ** 2], [zero, cosine, sine], [zero, -sine, cosine]]
+    return np.moveaxis(np.array(rows), 2, 0) @ model
+
+
+@dataclass(frozen=True)
+class _Meetings:
+    """Where pieces meet: the angle from the origin of the two models, and what the slope gains."""
+
+    angles: Float[np.ndarray, " n"]
+    jumps: Float[np.ndarray, "n d"]  #: of directions, off `along`
+    along: Float[np.ndarray, "n d"]  #: the unit vectors along the values, of directions
+    factors: Float[np.ndarray, " n"]  #: of the lengths of the second piece, in units of the first
+    right: Bool[np.ndarray, " n"]  #: whether one neuron explains what changes
+
+
+def _meetings(
+    sphere: Sphere,
+    before: Float[np.ndarray, "n 3 d"],
+    after: Float[np.ndarray, "n 3 d"],
+    low: Float[np.ndarray, " n"],
+    high: Float[np.ndarray, " n"],
+) -> _Meetings:
+    """The kinks between low and high: there the difference of two models, v times a sinusoid, crosses 0 upwards.
+
+    Of directions the factor of the second model makes values equal at the kink; what it adds to the difference is
+    parallel to them, and vanishes beside it. So place and factor are found by turns.
+    """
+    factors, place, along = np.ones(len(low)), (low + high) / 2, np.zeros((len(low), sphere.norm.dim))
+    for _ in range(_TURNS if sphere.only_directions else 1):
+        seen = after - before
+        if sphere.only_directions:
+            here, there = (np.einsum("ni,nid->nd", _near(place), model) for model in (before, after))
+            factors = np.sum(here * there, axis=1) / np.sum(there**2, axis=1)
+            seen = factors[:, None, None] * after - before
+            along = here / np.linalg.norm(here, axis=1, keepdims=True)
+            seen = seen - (seen @ along[:, :, None]) * along[:, None]
+        jump = seen[:, 1]
+        size = np.maximum(np.linalg.norm(jump, axis=1), np.finfo(float).tiny)
+        sinusoid = (seen @ jump[:, :, None])[:, :, 0] / size[:, None] ** 2
+        start, end = (np.sum(_near(x) * sinusoid, axis=1) for x in (low, high))
+        start_at_0 = sinusoid[:, 0]
+        # the slope at 0 is 1: s + sin x + c (1 - cos x) = 0 is quadratic in tan(x / 2)
+        square = np.maximum(0.0, 1 - start_at_0 * (start_at_0 + 2 * sinusoid[:, 2]))
+        place = -2 * np.arctan(start_at_0 / (1 + np.sqrt(square)))
+        left = np.linalg.norm(np.einsum("ni,nid->nd", _near(place), seen), axis=1)
+        right = (start <= 0) & (end >= 0) & (start != end) & (low <= place) & (place <= high)
+        right &= left < _PARALLEL * size * np.maximum(high - low, _SHORTEST)
+        place = np.clip(place, low, high)
+    slope = np.stack([np.zeros_like(place), np.cos(place), np.sin(place)], axis=1)
+    return _Meetings(place, np.einsum("ni,nid->nd", slope, seen), along, factors, right)
 
 
 @dataclass(frozen=True)
@@ -85,7 +165,11 @@ class _Circle:
 
     basis: Float[np.ndarray, "2 d"]
     angles: Float[np.ndarray, " p"]  #: of the kinks, in order
-    jumps: Float[np.ndarray, "p d"]  #: of the derivative in the angle
+    jumps: Float[np.ndarray, "p d"]  #: of the derivative in the angle; of directions, off `along`
+    along: Float[np.ndarray, "p d"]  #: what the jumps do not show: unit vectors along directions, or 0
+    middles: Float[
+        np.ndarray, "p d"
+    ]  #: the values, with their lengths, in the middle of the piece after each kink
 
 
 def is_noisy(sphere: Sphere, rng: np.random.Generator) -> bool:
@@ -97,8 +181,7 @@ def is_noisy(sphere: Sphere, rng: np.random.Generator) -> bool:
     places = 2 * np.pi * (np.arange(by.still)[:, None] + rng.random()) / by.still
     angles = places + by.nearest * np.arange(4)
     values = sphere(_on_circle(sphere.basis(rng)[:2], angles))
-    left = np.linalg.norm(_combination(angles, values), axis=1)
-    return bool(np.median(left) > by.piece * np.abs(values).max())
+    return bool(np.median(_models(sphere, angles, values)[1]) > sphere.rounding * np.abs(values).max())
 
 
 def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.Generator) -> _Circle | None:
@@ -110,72 +193,58 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
         n = len(angles)
         window = np.arange(n)[:, None] + np.arange(4)
         around = angles[window % n] + 2 * np.pi * (window >= n)
-        left = np.linalg.norm(_combination(around, values[window % n]), axis=1)
-        straight = left < by.piece * np.abs(values).max()
+        models, misfit = _models(sphere, around, values[window % n])
+        straight = misfit < sphere.rounding * np.abs(values).max() + _hidden(sphere, around)
         clean = np.zeros(n, dtype=bool)  # the arc from i to i + 1 is in a window without a kink
         for shift in range(3):
             clean |= np.roll(straight, shift)
-        kinks = _between_pieces(angles, values, straight, clean)
-        split = np.flatnonzero(~clean)
-        split = split[[i not in kinks for i in split.tolist()]]
-        if not len(split):
-            order = sorted(kinks)
-            return _Circle(
-                basis,
-                np.array([kinks[i][0] for i in order]),
-                np.array([kinks[i][1] for i in order]).reshape(-1, sphere.norm.dim),
-            )
         gaps = (np.roll(angles, -1) - angles) % (2 * np.pi)
+        arcs = np.flatnonzero(~clean & np.roll(straight, 3) & np.roll(straight, -1))
+        meetings = _meetings(
+            sphere,
+            _moved(models[arcs - 3], (angles[arcs] - angles[arcs - 3]) % (2 * np.pi)),
+            _moved(models[(arcs + 1) % n], -gaps[arcs]),
+            np.zeros(len(arcs)),
+            gaps[arcs],
+        )
+        clean[arcs[meetings.right]] = True
+        split = np.flatnonzero(~clean)
+        if not len(split):
+            kinks = angles[arcs[meetings.right]] + meetings.angles[meetings.right]
+            return _read_again(sphere, basis, kinks)
         if gaps[split].min() < by.nearest:
             return None
         new = angles[split] + gaps[split] / 2
-        angles = np.concatenate([angles, new])
+        angles = np.concatenate([angles, new]) % (2 * np.pi)
         values = np.concatenate([values, sphere(_on_circle(basis, new))])
-        angles = angles % (2 * np.pi)
         ascending = np.argsort(angles)
         angles, values = angles[ascending], values[ascending]
 
 
-def _between_pieces(
-    angles: np.ndarray, values: np.ndarray, straight: Bool[np.ndarray, " n"], clean: Bool[np.ndarray, " n"]
-) -> dict[int, tuple[float, np.ndarray]]:
-    """The arcs from i to i + 1 with one kink, between windows without: its angle, and the jump of the slope."""
-    n = len(angles)
-    kinks = {}
-    for i in np.flatnonzero(~clean).tolist():
-        if not (straight[i - 3] and straight[(i + 1) % n]):
-            continue
-        sides = []
-        for first in (i - 3, i + 1):
-            index = (np.arange(first, first + 4)) % n
-            near = (angles[index] - angles[i] + np.pi) % (2 * np.pi) - np.pi
-            sides.append(np.linalg.lstsq(_near(near), values[index], rcond=None)[0])
-        # the difference is v times a sinusoid, which crosses 0 upwards in the arc
-        difference = sides[1] - sides[0]
-        jump = difference[1]
-        size = float(jump @ jump)
-        length = float((angles[(i + 1) % n] - angles[i]) % (2 * np.pi))
-        sinusoid = difference @ jump / size if size else np.zeros(3)
-        start, end = _near(np.array([0.0, length])) @ sinusoid
-        if not start <= 0 <= end or start == end:
-            continue
-        # the slope at 0 is 1: s + sin x + c (1 - cos x) = 0 is quadratic in tan(x / 2)
-        square = max(0.0, 1 - start * (start + 2 * sinusoid[2]))
-        place = -2 * float(np.arctan(start / (1 + np.sqrt(square))))
-        left = float(np.linalg.norm(_near(np.array([place]))[0] @ difference))
-        if 0 <= place <= length and left < _PARALLEL * np.sqrt(size) * max(length, _SHORTEST):
-            kinks[i] = float((angles[i] + place) % (2 * np.pi)), _slope_near(place) @ difference
-    return kinks
-
-
-def _slope_near(x: float) -> Float[np.ndarray, " 3"]:
-    """The derivatives of `_near`."""
-    return np.array([0.0, np.cos(x), np.sin(x)])
-
-
-def _near(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 3"]:
-    """1, sin and 1 - cos: the functions of a piece, told apart near 0."""
-    return np.column_stack([np.ones_like(x), np.sin(x), 2 * np.sin(x / 2) ** 2])
+def _read_again(
+    sphere: Sphere, basis: Float[np.ndarray, "2 d"], kinks: Float[np.ndarray, " p"]
+) -> _Circle | None:
+    """The circle, from four points far apart on every piece; None if the lengths of directions do not close."""
+    if not len(kinks):
+        return _Circle(basis, kinks, *np.zeros((3, 0, sphere.norm.dim)))
+    widths = (np.roll(kinks, -1) - kinks) % (2 * np.pi)
+    angles = kinks[:, None] + widths[:, None] * _READ_AT
+    models, _ = _models(sphere, angles, sphere(_on_circle(basis, angles)))
+    to_end = widths * (1 - _READ_AT[0])
+    around = np.minimum(widths, np.roll(widths, 1)) / 2
+    meetings = _meetings(
+        sphere,
+        np.roll(_moved(models, to_end), 1, axis=0),
+        _moved(models, -widths * _READ_AT[0]),
+        -around,
+        around,
+    )
+    lengths = np.cumprod(meetings.factors)
+    if abs(np.log(lengths[-1])) > _SEARCH.same:
+        return None
+    before = np.append(lengths[-1], lengths[:-1]) / lengths[-1]
+    middles = _moved(models, widths * (0.5 - _READ_AT[0]))[:, 0] * lengths[:, None]
+    return _Circle(basis, kinks + meetings.angles, before[:, None] * meetings.jumps, meetings.along, middles)
 
 
 def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) -> TokenMap | None:
@@ -185,6 +254,9 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
     part of u_j in the plane of the circle and a_j, with |v_j| = 1. The derivatives along a direction e orthogonal to
     the plane are constant on a piece and jump by (u_j . e) v_j, so two pieces with at most d / 2 kinks between them
     give all of these. Circles are added until random points are explained.
+
+    Of directions, four on a piece show the ratios of their lengths, and kinks those of one piece to the next. A jump is
+    then known up to a multiple of the value, and two of one neuron show all of it.
     """
     by, d = _SEARCH, sphere.norm.dim
     u, a, v = np.zeros((0, d)), np.zeros(0), np.zeros((0, d))
@@ -204,16 +276,13 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
         if not len(u):
             continue
         n = sphere.norm(rng.standard_normal((int(by.points * (len(u) + d)) + 8, d)))
-        values = sphere(n)
-        design = np.concatenate([activation("relu", n @ u.T + a), n @ space.T, np.ones((len(n), 1))], axis=1)
-        solved = np.linalg.lstsq(design, values, rcond=None)[0]
-        left = float(np.linalg.norm(values - design @ solved) / np.linalg.norm(values - values.mean(axis=0)))
+        g, rest = sphere.explained(TokenMap.of_neurons("relu", u, a), n, sphere(n))
+        left = float(np.linalg.norm(rest))
         recorder.step("Random points of the sphere", error=left)
-        if left < by.complete:
-            h = len(u)
-            return TokenMap("relu", u, a, solved[:h], space.T @ solved[h:-1], solved[-1])
+        if left < sphere.complete:
+            return g
         # a neuron that is missing is on, or off, where least is explained: the next circle leads through that point
-        worst = n[np.linalg.norm(values - design @ solved, axis=1).argmax()]
+        worst = n[np.linalg.norm(rest, axis=1).argmax()]
         plane = np.linalg.qr(np.stack([worst, plane[1]]).T)[0].T
     return None
 
@@ -222,12 +291,12 @@ def _neurons(
     sphere: Sphere, circle: _Circle, space: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """u, a and v, of unit length, of the neurons with two kinks on a circle; None if a kink has no partner."""
-    pairs = _partners(circle)
-    if pairs is None or not len(pairs):
+    paired = _partners(circle)
+    if paired is None:
         return None
+    pairs, jumps = paired
     d = sphere.norm.dim
     first, second = circle.angles[pairs.T]
-    jumps = circle.jumps[pairs].mean(axis=1)
     size = np.linalg.norm(jumps, axis=1)
     v = jumps / size[:, None]
     middle, half = (first + second) / 2, (second - first) / 2
@@ -239,17 +308,26 @@ def _neurons(
     return None if across is None else (u + across @ others, a, v)
 
 
-def _partners(circle: _Circle) -> Int[np.ndarray, "h 2"] | None:
-    """Pairs of kinks with one jump."""
-    size = np.linalg.norm(circle.jumps, axis=1)
-    apart = np.linalg.norm(circle.jumps[:, None] - circle.jumps, axis=2) / np.maximum(size[:, None], size)
+def _partners(circle: _Circle) -> tuple[Int[np.ndarray, "h 2"], Float[np.ndarray, "h d"]] | None:
+    """Pairs of kinks with one jump, and the jumps: two that agree off what they do not show."""
+    jumps, along = circle.jumps, circle.along
+    size = np.linalg.norm(jumps, axis=1)
+    if len(size) % 2 or not len(size):
+        return None
+    cosine, other = along @ along.T, along @ jumps.T
+    p, q = -other, other.T  # of the differences, along the first and the second
+    apart = size[:, None] ** 2 + size**2 - 2 * jumps @ jumps.T
+    apart -= (p**2 + q**2 - 2 * cosine * p * q) / np.maximum(1 - cosine**2, np.finfo(float).eps)
+    apart = np.sqrt(np.maximum(apart, 0)) / np.maximum(size[:, None], size)
     np.fill_diagonal(apart, np.inf)
-    nearest = apart.argmin(axis=1) if len(apart) > 1 else np.zeros(0, dtype=int)
-    if len(size) % 2 or not len(size) or np.any(nearest[nearest] != np.arange(len(size))):
+    nearest = apart.argmin(axis=1)
+    if np.any(nearest[nearest] != np.arange(len(size))) or apart.min(axis=1).max() > _SEARCH.same:
         return None
-    if np.max(apart.min(axis=1)) > _SEARCH.same:
-        return None
-    return np.array([(i, int(j)) for i, j in enumerate(nearest) if i < j])
+    pairs = np.array([(i, int(j)) for i, j in enumerate(nearest) if i < j])
+    one, two = jumps[pairs.T]
+    basis = np.stack([along[pairs[:, 0]], -along[pairs[:, 1]]], axis=2)
+    missing = (np.linalg.pinv(basis) @ (two - one)[:, :, None])[..., 0]
+    return pairs, (one + two + missing[:, :1] * basis[:, :, 0] - missing[:, 1:] * basis[:, :, 1]) / 2
 
 
 def _complement(plane: np.ndarray, space: np.ndarray) -> Float[np.ndarray, "s d"]:
@@ -285,8 +363,12 @@ def _across(
     ):
         group = np.arange(here + 1, ahead + 1 + (count if ahead <= here else 0)) % count
         outputs = turned[group, None] * v[owner[group]]
-        solved, *_ = np.linalg.lstsq(outputs.T, (after - before).T, rcond=None)
-        condition = np.linalg.norm(np.linalg.pinv(outputs), axis=0) ** -2  # of the rows of the solution
+        if sphere.only_directions:  # slopes are known up to multiples of the values
+            outputs = np.concatenate([outputs, circle.middles[[here, ahead]]])
+        solved = np.linalg.lstsq(outputs.T, (after - before).T, rcond=None)[0][: len(group)]
+        condition = (
+            np.linalg.norm(np.linalg.pinv(outputs), axis=0)[: len(group)] ** -2
+        )  # of the rows of the solution
         np.add.at(sums, owner[group], condition[:, None] * solved)
         np.add.at(weights, owner[group], condition)
     return sums / weights[:, None]
@@ -333,4 +415,6 @@ def _slopes(
         slopes[todo[same]] = new[same]
         previous[todo] = new
         todo, step = todo[~same], step / 3
+    if sphere.only_directions:
+        slopes *= np.linalg.norm(circle.middles[piece])
     return None if len(todo) else slopes

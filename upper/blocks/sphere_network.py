@@ -18,7 +18,7 @@ from upper.blocks.token_map import TokenMap
 class _Reading:
     """Numbers of queries, and what tells a network."""
 
-    points: int = 16  #: of the circle; each has d equations for every second derivative
+    points: int = 10  #: of the circle; each has d equations for every second derivative
     step: float = 0.01  #: an angle: rounding of 1e-7 and truncation of 1e-5 in second differences
     width: int = 4  #: the largest number of neurons over d that the frame has room for
     profile: float = 3e-3  #: the largest misfit of a profile, relative to the median of profiles

@@ -28,8 +28,8 @@ _STARTS, _EVALUATIONS, _PLACES, _FITTED = 16, 50, 24, 1e-5
 _CANDIDATES, _MORE = 400, 6
 # Fresh pairs of short tokens, and the error below which a fit is right: right ones end at 1e-9, wrong ones at 1e-3.
 _TESTS, _RIGHT = 64, 1e-6
-# Gauss-Newton: steps, the first damping, its factors, and the share of the residual left by a step that ends it.
-_STEPS, _DAMPING, _UP, _DOWN, _ENOUGH = 15, 1e-7, 10.0, 1e-2, 0.9
+# Evaluations of the last fit
+_STEPS = 15
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _layers(
 
 
 def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> Stack:
-    """Damped Gauss-Newton on both layers, on pairs of short tokens, whose answers go back through g2.
+    """Both layers fitted by least squares, on pairs of short tokens, whose answers go back through g2.
 
     O(p^3 + n p^2) a step, p = 2 m d (2 d + 1).
     """
@@ -230,27 +230,16 @@ def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> St
     wanted = stack.map.second.inverse(answers, start, np.zeros_like(start)).reshape(x.shape)
     seen = np.isfinite(wanted).all(axis=(1, 2))
     x, wanted = x[seen], wanted[seen]
-    rest, damping = wanted - stack.behind(x), _DAMPING
-    for _ in range(_STEPS):
-        slopes = _derivative(stack, x).reshape(-1, unknowns)
-        normal, right = slopes.T @ slopes, slopes.T @ rest.ravel()
-        diagonal = np.diag(normal) + 1e-12 * np.diag(normal).max()
-        for _ in range(_STEPS):
-            step = np.linalg.solve(normal + damping * np.diag(diagonal), right)
-            new = _stepped(stack, step)
-            with np.errstate(all="ignore"):  # a step may be so long that logits overflow
-                new_rest = wanted - new.behind(x)
-                smaller = np.linalg.norm(new_rest) < np.linalg.norm(rest)
-            if smaller:
-                break
-            damping *= _UP
-        else:
-            break
-        done = np.linalg.norm(new_rest) > _ENOUGH * np.linalg.norm(rest)
-        stack, rest, damping = new, new_rest, damping * _DOWN
-        if done:
-            break
-    return stack
+
+    def rest(step: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):  # a step may be so long that logits overflow
+            return np.nan_to_num(_stepped(stack, step).behind(x) - wanted).ravel()
+
+    def slopes(step: np.ndarray) -> np.ndarray:
+        return _derivative(_stepped(stack, step), x).reshape(-1, unknowns)
+
+    fit = least_squares(rest, np.zeros(unknowns), slopes, x_scale="jac", max_nfev=_STEPS)
+    return _stepped(stack, fit.x)
 
 
 def _stepped(stack: Stack, step: Float[np.ndarray, " p"]) -> Stack:

@@ -36,14 +36,11 @@ from upper.value_queries.queries import (
     is_causal,
     linear_part,
     measure_precision,
+    not_linear,
     rank_of_values,
 )
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
-
-# Where equal tokens have answers that are less linear than this share, though they repeat, it is no layer that answers:
-# blocks are off by .04 to .11, answers in bfloat16 by .004.
-_NOT_LINEAR = 0.02
 
 
 @dataclass(frozen=True)
@@ -147,8 +144,7 @@ class ByQueries(LearnerBase):
                 repeatable=precision.repeatable,
                 causal=causal,
             )
-            linear_to = precision.error(precision.size) / precision.size if precision.size else 0.0
-            if precision.coarse and precision.repeatable and linear_to > _NOT_LINEAR:
+            if not_linear(precision):
                 verdict = Verdict(Outcome.NO_LAYER)
             else:
                 linear = linear_part_from_noise(asked, precision) if precision.coarse else linear_part(asked)

@@ -69,6 +69,8 @@ class _Measured:
     #: tokens saturate heads, and the outputs of short ones may vanish in noise, so lengths differ
     dependent: float = 8.0
     rounding: float = 1e-12
+    #: blocks are off from linear by .04 to .11, answers in bfloat16 by .004
+    not_linear: float = 0.02
     mask_lengths: tuple[float, ...] = (1.0, 2.0**-4, 2.0**-16)
 
 
@@ -118,6 +120,12 @@ def measure_precision(
     if noise is None:
         noise = errors[0] if errors[0] > by.noise * accuracy * sizes[0] else 0.0
     return AnswerPrecision(noise, accuracy, repeatable, sizes[0])
+
+
+def not_linear(precision: AnswerPrecision) -> bool:
+    """Whether equal tokens are answered so far from a linear map, though answers repeat, that no layer answers."""
+    linear_to = precision.error(precision.size) / precision.size if precision.size else 0.0
+    return precision.coarse and precision.repeatable and linear_to > _MEASURED.not_linear
 
 
 def is_causal(oracle: ValueOracle, precision: AnswerPrecision, rng: np.random.Generator) -> bool:

@@ -53,9 +53,11 @@ def test_only_outputs_of_a_norm_lie_on_an_ellipsoid():
         assert find_ellipsoid(one_token(ValueOracle.from_callable(other, 2, 16)), 16, rng) is None
 
 
-@pytest.mark.parametrize(("tokens", "causal"), [(2, False), (3, False), (4, True)])
-def test_two_tokens_show_the_attention_s_linear_part_whatever_is_behind_it(tokens, causal):
-    block = post_norm(4, causal=causal)
+@pytest.mark.parametrize(
+    ("tokens", "causal", "kind"), [(2, False, "gelu"), (3, False, "relu"), (4, True, "gelu")]
+)
+def test_two_tokens_show_the_attention_s_linear_part_whatever_is_behind_it(tokens, causal, kind):
+    block = post_norm(4, causal=causal, kind=kind)
     basis = mean_zero(16)
     linear, bias = attended(ValueOracle(block, tokens=tokens), basis, np.random.default_rng(5))
     np.testing.assert_allclose(linear, (np.eye(16) + block.layer.w.sum(axis=0)) @ basis.T, atol=1e-10)
@@ -152,11 +154,14 @@ def test_mirror_images_show_the_layer_behind_norms(tokens, causal):
 
 CASES = [
     {},
+    {"kind": "relu", "dim": 8, "width": 12},
     *(
         pytest.param(case, marks=pytest.mark.slow)
         for case in (
             {"kind": "gelu_tanh", "dim": 24, "width": 48},
             {"kind": "tanh", "eps": 1e-12},
+            {"kind": "relu", "dim": 24, "width": 48},
+            {"kind": "relu", "eps": 1e-12, "causal": True, "tokens": 4},
             {"causal": True, "tokens": 4},
             {"dim": 32, "width": 64, "heads": 3},
         )
@@ -177,13 +182,16 @@ def test_a_post_norm_block_is_read_whole(case):
     np.testing.assert_allclose(fit.predict(x), block(x), atol=1e-7)
 
 
-@pytest.mark.slow
-def test_a_new_layer_of_pytorch_is_read_whole():
+@pytest.mark.parametrize(
+    ("activation", "biases"), [("relu", False), pytest.param("gelu", True, marks=pytest.mark.slow)]
+)
+def test_a_new_layer_of_pytorch_is_read_whole(activation, biases):
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    module = torch.nn.TransformerEncoderLayer(16, 2, 24, 0.0, "gelu", batch_first=True).double().eval()
+    module = torch.nn.TransformerEncoderLayer(16, 2, 24, activation=activation, batch_first=True)
+    module = module.double().eval()
     for name, parameter in module.named_parameters():
-        if name.endswith("bias"):
+        if biases and name.endswith("bias"):
             torch.nn.init.normal_(parameter)
 
     def answer(x):
@@ -204,10 +212,19 @@ def test_of_three_tokens_all_but_the_attention_is_found():
     assert block_errors(found, block).worst < 1e-8
 
 
-def test_of_a_block_of_relu_the_last_norm_is_found():
+def test_of_noisy_answers_the_last_norm_is_found():
     block = post_norm(12, kind="relu")
-    fit = BlockByQueries().fit(ValueOracle(block, tokens=2), rng=0)
+    fit = BlockByQueries().fit(ValueOracle(block, tokens=2, noise=1e-12, rng=0), rng=0)
     assert fit.outcome is Outcome.NO_BLOCK
     gain = fit.details.last.gain
     np.testing.assert_allclose(gain * np.sign(gain.sum()), block.norms[1].gain, rtol=1e-3)
     assert fit.details.to_json()["last"]["gain"] == pytest.approx(gain)
+
+
+@pytest.mark.parametrize("queries", [1000, 5000])
+def test_of_a_spent_budget_what_was_found_stays(queries):
+    block = post_norm(0, kind="relu", dim=16, width=20)
+    fit = BlockByQueries(examples=queries).fit(ValueOracle(block, tokens=2), rng=0)
+    assert fit.outcome is Outcome.EXAMPLES_SPENT
+    np.testing.assert_allclose(np.abs(fit.details.last.gain), block.norms[1].gain, rtol=1e-3)
+    assert (fit.details.network is not None) == (queries == 5000)

@@ -9,7 +9,6 @@ from upper.blocks.kinks import count_kinks, find_regions, half_circle
 from upper.blocks.peel import Behind, Peeled, pairs
 from upper.blocks.row_newton import newton_rows
 from upper.blocks.separable_fit import fit_offsets
-from upper.blocks.steps import read_steps
 from upper.blocks.token_map import TokenMap, signs_for, signs_from
 
 DIM, WIDTH, RADIUS = 12, 30, 1e6
@@ -82,18 +81,6 @@ def test_jacobians_give_the_weights_of_all_neurons(net, regions):
     off = np.linalg.norm(u - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert off.max() < 1e-8
     assert np.all(off < 10 * uncertain)  # the bound holds, for each
-
-
-def test_steps_of_a_bounded_activation_show_its_neurons():
-    net = make_nice_network(dim=DIM, width=WIDTH, activation="tanh", rng=5)
-    rng = np.random.default_rng(0)
-    u, a = read_steps(net, half_circle(8e6, DIM, rng), 2.0, rng)
-    alike = u @ net.w1 / np.outer(np.linalg.norm(u, axis=1), np.linalg.norm(net.w1, axis=0))
-    neurons = np.abs(alike).argmax(axis=1)
-    signs = np.sign(alike[np.arange(WIDTH), neurons])
-    assert sorted(neurons) == list(range(WIDTH))
-    assert np.allclose(u * signs[:, None], net.w1.T[neurons], atol=1e-8)
-    assert np.allclose(a * signs, net.b1[neurons], atol=1e-4)
 
 
 def test_variable_projection_mends_offsets_scales_and_an_unsure_direction(net):
