@@ -18,6 +18,7 @@ import typer
 from arena.cli.main import app
 from arena.formats import error_text
 from arena.results import Results
+from lower import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 
@@ -50,8 +51,18 @@ WITH_CODE = [
 ]
 
 
+@pytest.fixture
+def families():
+    """What a page registers is forgotten after it."""
+    before = dict(FAMILIES)
+    yield
+    FAMILIES.clear()
+    FAMILIES.update(before)
+
+
 @pytest.mark.bad_input  # pages show what happens on wrong input, too
 @pytest.mark.parametrize("page", WITH_CODE)
+@pytest.mark.usefixtures("families")
 def test_the_code_of_a_page_runs_and_prints_what_it_says(page):
     pytest.importorskip("torch", reason="pages use PyTorch, too")
     if (
