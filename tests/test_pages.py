@@ -54,6 +54,7 @@ WITH_CODE = [
 @pytest.fixture
 def families():
     """What a page registers is forgotten after it."""
+    importlib.import_module("lwe.families")  # registers one, too
     before = dict(FAMILIES)
     yield
     FAMILIES.clear()
