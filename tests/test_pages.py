@@ -18,6 +18,7 @@ import typer
 from arena.cli.main import app
 from arena.formats import error_text
 from arena.results import Results
+from arena.targets import registered_families
 from lower import FAMILIES
 
 ROOT = Path(__file__).parent.parent
@@ -54,8 +55,7 @@ WITH_CODE = [
 @pytest.fixture
 def families():
     """What a page registers is forgotten after it."""
-    importlib.import_module("lwe.families")  # registers one, too
-    before = dict(FAMILIES)
+    before = dict(registered_families())
     yield
     FAMILIES.clear()
     FAMILIES.update(before)
