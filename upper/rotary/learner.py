@@ -18,7 +18,14 @@ from upper.rotary.projections import read_projections
 from upper.rotary.queries_side import Scores, read_queries
 from upper.rotary.refusal import Refusal
 from upper.value_queries.logits import Parameters
-from upper.value_queries.queries import Tolerances, is_causal, linear_part, measure_precision, not_linear
+from upper.value_queries.queries import (
+    Tolerances,
+    is_causal,
+    linear_part,
+    measure_precision,
+    not_linear,
+    record_precision,
+)
 
 # Moves of each token give the start of a head: with 4, 2 of 2 layers of 16 heads take a second attempt. More than 8
 # heads, and further attempts, take 8.
@@ -108,13 +115,7 @@ class RotaryByQueries(LearnerBase):
         try:
             precision = measure_precision(within, random.spawn(1)[0], noise=None, accuracy=None)
             causal = is_causal(within, precision, random.spawn(1)[0])
-            recorder.step(
-                "Precision of the answers",
-                noise=precision.noise,
-                accuracy=precision.accuracy,
-                repeatable=precision.repeatable,
-                causal=causal,
-            )
+            record_precision(recorder, precision, causal)
             if not_linear(precision):
                 ended = Verdict(Outcome.NO_LAYER)
             else:

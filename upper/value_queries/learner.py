@@ -38,6 +38,7 @@ from upper.value_queries.queries import (
     measure_precision,
     not_linear,
     rank_of_values,
+    record_precision,
 )
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
@@ -137,13 +138,7 @@ class ByQueries(LearnerBase):
             )
             causal = is_causal(within, precision, random.spawn(1)[0])
             asked = LastRows(within) if causal else within
-            recorder.step(
-                "Precision of the answers",
-                noise=precision.noise,
-                accuracy=precision.accuracy,
-                repeatable=precision.repeatable,
-                causal=causal,
-            )
+            record_precision(recorder, precision, causal)
             if not_linear(precision):
                 verdict = Verdict(Outcome.NO_LAYER)
             else:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention import AnswerPrecision, ValueOracle
+from attention import AnswerPrecision, Recorder, ValueOracle
 from attention.value_oracle import DerivedOracle
 
 
@@ -142,6 +142,17 @@ def is_causal(oracle: ValueOracle, precision: AnswerPrecision, rng: np.random.Ge
             return False
         last_depends |= bool(np.abs(answers[2, -1] - answers[0, -1]).max() > least)
     return last_depends
+
+
+def record_precision(recorder: Recorder, precision: AnswerPrecision, causal: bool) -> None:
+    """The step of a trace that says how exact answers are, and whether they are those of a causal layer."""
+    recorder.step(
+        "Precision of the answers",
+        noise=precision.noise,
+        accuracy=precision.accuracy,
+        repeatable=precision.repeatable,
+        causal=causal,
+    )
 
 
 class LastRows(DerivedOracle):
