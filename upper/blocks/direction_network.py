@@ -104,7 +104,8 @@ def read_directions(
     if not np.max(misfit * size) <= by.misfit * np.median(size):
         return None
     in_plane = sizes[:, None] * in_plane
-    return _assembled(kind, jet, v, weights / lengths[:, None], lengths, in_plane, a)
+    g = _assembled(kind, jet, v, weights / lengths[:, None], lengths, in_plane, a)
+    return g if np.isfinite(g.u).all() else None
 
 
 def _off(slopes: Float[np.ndarray, "q d"], value: Float[np.ndarray, " d"]) -> Float[np.ndarray, "d d"]:

@@ -38,18 +38,21 @@ class NoNetwork(Enum):
     NO_PREIMAGE = "No answer to a pair of tokens has a preimage under the map of one token near them."
     NO_LAYER = "Behind the network no attention layer was found."
     NOT_ON_SPHERE = (
-        "Far from the origin answers depend on directions alone, as behind norms, but no network is read: "
-        "there may be too many neurons for so few coordinates."
+        "Far from the origin answers depend on directions alone, as behind norms, but no network is read: there may be "
+        "another activation, too many neurons for so few coordinates, or neurons with outputs much smaller than others'."
     )
     NO_SIGNS_BEHIND_NORMS = (
         "There are norms first, but no choice of signs agrees with tokens of medium length, as where a neuron of ReLU "
         "is on for almost all tokens, or where eps is about 1."
     )
     NO_NEURONS_BETWEEN_NORMS = (
-        "The block ends with a norm (post-norm). The network before it is not read: this takes ReLU, GELU or tanh, and "
-        "for the last two 16 coordinates or more."
+        "The block ends with a norm (post-norm). The network before it is not read: this takes another LayerNorm before "
+        "it, eps below 1e-2, and ReLU with biases, or GELU or tanh with 16 coordinates or more."
     )
-    NO_SIGNS_BETWEEN_NORMS = "No choice of signs makes the linear part between the norms diagonal."
+    NO_SIGNS_BETWEEN_NORMS = (
+        "No choice of signs makes the linear part between the norms diagonal, as where a neuron of ReLU is on for almost "
+        "all tokens."
+    )
     ODD_TOKENS = "Behind a norm, attention is read from queries of two tokens, or of an even number."
     SPENT = "The queries are spent."
     NOT_REPRODUCED = "Answers to short tokens are not those of ReLU, GELU or tanh."

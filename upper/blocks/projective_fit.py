@@ -62,7 +62,10 @@ def fit_directions(
         if state.error < _RULES.exact:
             break
         if factor is None:
-            factor = _factorised(g, n, directions, state)
+            try:
+                factor = _factorised(g, n, directions, state)
+            except (np.linalg.LinAlgError, ValueError):  # a wrong start: neurons are not told apart, or are infinite
+                break
         cholesky, derivative, v = factor
         right = np.einsum("nhc,nh->hc", derivative, state.rest @ v.T).ravel()
         step = cholesky.step(right).reshape(h, d + 1)

@@ -86,7 +86,7 @@ def on_both_sides(
     across = rng.standard_normal((len(j), len(space))) @ space
     across -= np.sum(across * u, axis=1, keepdims=True) * u
     across /= np.linalg.norm(across, axis=1, keepdims=True)
-    return np.concatenate([n, along * u + np.sqrt(d - along**2) * across])
+    return np.concatenate([n, along * u + np.sqrt(np.maximum(d - along**2, 0)) * across])
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ class _Search:
     #: points of the first grid, and the shortest distance between points
     grid: int = 64
     nearest: float = 3e-6
+    #: arcs that are divided at once, for every coordinate: networks of 4 d neurons have 16 at most, and a curve has no
+    #: end
+    most: int = 64
     #: what a last norm that is right to 1e-5 leaves of the combination of directions, for the cube of their distance
     bend: float = 3e-7
     #: places where four points this near tell the noise of answers: there is hardly a kink among them
@@ -175,17 +178,21 @@ class _Circle:
 def is_noisy(sphere: Sphere, rng: np.random.Generator) -> bool:
     """Whether noise or rounding hides pieces, so that bisection would go on at every place. 20 queries.
 
-    The combination of four values has unit coefficients together: noise leaves the same at all distances.
+    Four values of a piece span three dimensions, if no more: noise leaves the same of the fourth at all distances.
     """
     by = _SEARCH
     places = 2 * np.pi * (np.arange(by.still)[:, None] + rng.random()) / by.still
     angles = places + by.nearest * np.arange(4)
     values = sphere(_on_circle(sphere.basis(rng)[:2], angles))
-    return bool(np.median(_models(sphere, angles, values)[1]) > sphere.rounding * np.abs(values).max())
+    left = np.linalg.svd(values, compute_uv=False)[:, -1]
+    return bool(np.median(left) > sphere.rounding * np.abs(values).max())
 
 
 def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.Generator) -> _Circle | None:
-    """All kinks on a great circle, by bisection until every piece has four points; None if two are too near."""
+    """All kinks on a great circle, by bisection until every piece has four points; None if two are too near.
+
+    None also where S is curved on arcs, as where some neurons are smooth.
+    """
     by = _SEARCH
     angles = np.sort(2 * np.pi * (np.arange(by.grid) + rng.random()) / by.grid)
     values = sphere(_on_circle(basis, angles))
@@ -212,7 +219,7 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
         if not len(split):
             kinks = angles[arcs[meetings.right]] + meetings.angles[meetings.right]
             return _read_again(sphere, basis, kinks)
-        if gaps[split].min() < by.nearest:
+        if gaps[split].min() < by.nearest or len(split) > by.most * sphere.norm.dim:
             return None
         new = angles[split] + gaps[split] / 2
         angles = np.concatenate([angles, new]) % (2 * np.pi)
@@ -224,9 +231,14 @@ def _find_kinks(sphere: Sphere, basis: Float[np.ndarray, "2 d"], rng: np.random.
 def _read_again(
     sphere: Sphere, basis: Float[np.ndarray, "2 d"], kinks: Float[np.ndarray, " p"]
 ) -> _Circle | None:
-    """The circle, from four points far apart on every piece; None if the lengths of directions do not close."""
+    """The circle, from four points far apart on every piece; None if the lengths of directions do not close.
+
+    None also where kinks are odd in number, as a neuron has two.
+    """
     if not len(kinks):
         return _Circle(basis, kinks, *np.zeros((3, 0, sphere.norm.dim)))
+    if len(kinks) % 2:
+        return None
     widths = (np.roll(kinks, -1) - kinks) % (2 * np.pi)
     angles = kinks[:, None] + widths[:, None] * _READ_AT
     models, _ = _models(sphere, angles, sphere(_on_circle(basis, angles)))
@@ -240,7 +252,7 @@ def _read_again(
         around,
     )
     lengths = np.cumprod(meetings.factors)
-    if abs(np.log(lengths[-1])) > _SEARCH.same:
+    if not np.all(meetings.factors > 0) or abs(np.log(lengths[-1])) > _SEARCH.same:
         return None
     before = np.append(lengths[-1], lengths[:-1]) / lengths[-1]
     middles = _moved(models, widths * (0.5 - _READ_AT[0]))[:, 0] * lengths[:, None]
@@ -312,7 +324,7 @@ def _partners(circle: _Circle) -> tuple[Int[np.ndarray, "h 2"], Float[np.ndarray
     """Pairs of kinks with one jump, and the jumps: two that agree off what they do not show."""
     jumps, along = circle.jumps, circle.along
     size = np.linalg.norm(jumps, axis=1)
-    if len(size) % 2 or not len(size):
+    if not len(size):
         return None
     cosine, other = along @ along.T, along @ jumps.T
     p, q = -other, other.T  # of the differences, along the first and the second

@@ -9,10 +9,11 @@ from attention import Block, Norm, Outcome, ValueOracle, block_errors, make_nice
 from upper import BlockByQueries
 from upper.blocks.ellipsoid import Ellipsoid, find_ellipsoid, mean_zero
 from upper.blocks.mirrored import Mirrored
-from upper.blocks.one_token import one_token
+from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.own_and_other import attended
 from upper.blocks.profiles import curvature, fit_waves
 from upper.blocks.projective_fit import fit_directions
+from upper.blocks.sphere import on_both_sides
 from upper.blocks.summed_map import SummedMap, fit_short
 from upper.blocks.token_map import TokenMap
 
@@ -210,6 +211,65 @@ def test_of_three_tokens_all_but_the_attention_is_found():
     part = fit.details
     found = Block(block.layer, part.network, norms=(part.first, part.last), norm_first=False)
     assert block_errors(found, block).worst < 1e-8
+
+
+def some_smooth(smooth):
+    """A post-norm block of ReLU whose first neurons have another activation."""
+    block = post_norm(2, kind="relu")
+    first, second = block.norms
+
+    def answer(x):
+        z = first(x + block.layer(x))
+        t = z @ block.network.w1 + block.network.b1
+        return second(z + np.where(np.arange(20) < 5, smooth(t), np.maximum(t, 0)) @ block.network.w2)
+
+    return answer
+
+
+def without_biases():
+    block = post_norm(3, kind="relu")
+    norms = tuple(replace(norm, offset=0 * norm.offset) for norm in block.norms)
+    network = replace(block.network, b1=0 * block.network.b1, b2=0 * block.network.b2)
+    return replace(block, layer=replace(block.layer, bias=None, key_bias=None), network=network, norms=norms)
+
+
+def between_two_norms():
+    """A block with a norm before its attention and one at its end."""
+    block = post_norm(3, kind="relu")
+    first, second = block.norms
+    return lambda x: second(block.network(x + block.layer(first(x))))
+
+
+@pytest.mark.parametrize(
+    ("function", "dim"),
+    [
+        pytest.param(some_smooth(lambda t: np.where(t > 0, t, np.expm1(np.minimum(t, 0)))), 16, id="some ELU"),
+        pytest.param(some_smooth(lambda t: t * np.clip(t + 3, 0, 6) / 6), 16, id="some hardswish"),
+        pytest.param(without_biases(), 16, id="no biases"),
+        pytest.param(between_two_norms(), 16, id="another first norm"),
+        pytest.param(post_norm(0, kind="relu", dim=4, width=6), 4, id="4 coordinates"),
+    ],
+)
+def test_a_network_that_is_not_read_before_a_norm_ends_with_the_reason(function, dim):
+    oracle = ValueOracle.from_callable(function, 2, dim)
+    fit = BlockByQueries().fit(oracle, rng=1)
+    assert fit.details.reason is NoNetwork.NO_NEURONS_BETWEEN_NORMS
+    assert oracle.drawn < 50_000
+
+
+def test_of_a_wrong_start_a_fit_to_directions_ends():
+    rng = np.random.default_rng(13)
+    g = token_map(rng, dim=8, width=10)
+    n = on_sphere(rng, 80, 8)
+    equal = replace(g, u=g.u[[0] * 10], a=g.a[[0] * 10])
+    assert fit_directions(equal, n, g(n))[2] > 1e-3
+
+
+def test_points_beside_planes_that_miss_the_sphere_are_on_it():
+    g = token_map(np.random.default_rng(14), dim=15, width=10)
+    far = replace(g, a=g.a + 100)
+    n = on_both_sides(np.zeros((0, 15)), far, np.eye(15), np.random.default_rng(0))
+    np.testing.assert_allclose(np.sum(n**2, axis=1), 15)
 
 
 def test_of_noisy_answers_the_last_norm_is_found():
