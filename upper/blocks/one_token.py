@@ -39,19 +39,19 @@ class NoNetwork(Enum):
     NO_LAYER = "Behind the network no attention layer was found."
     NOT_ON_SPHERE = (
         "Far from the origin answers depend on directions alone, as behind norms, but no network is read: there may be "
-        "another activation, too many neurons for so few coordinates, or neurons with outputs much smaller than others'."
+        "another activation, too many neurons for so few coordinates, or a neuron of far smaller outputs than others."
     )
     NO_SIGNS_BEHIND_NORMS = (
         "There are norms first, but no choice of signs agrees with tokens of medium length, as where a neuron of ReLU "
         "is on for almost all tokens, or where eps is about 1."
     )
     NO_NEURONS_BETWEEN_NORMS = (
-        "The block ends with a norm (post-norm). The network before it is not read: this takes another LayerNorm before "
-        "it, eps below 1e-2, and ReLU with biases, or GELU or tanh with 16 coordinates or more."
+        "The block ends with a norm (post-norm). The network before it is not read: this takes a LayerNorm before it, "
+        "eps of 1e-4 at most, and ReLU with biases, or GELU or tanh with 16 coordinates or more."
     )
     NO_SIGNS_BETWEEN_NORMS = (
-        "No choice of signs makes the linear part between the norms diagonal, as where a neuron of ReLU is on for almost "
-        "all tokens."
+        "No choice of signs makes the linear part between the norms diagonal, as where a neuron of ReLU is on for "
+        "almost all tokens."
     )
     ODD_TOKENS = "Behind a norm, attention is read from queries of two tokens, or of an even number."
     SPENT = "The queries are spent."

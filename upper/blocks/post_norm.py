@@ -178,6 +178,8 @@ def _fitted(
     error = np.inf
     for _ in range(_RULES.turns):
         network, lengths, new = fit_directions(network, n, last.plain(answers))
+        if not np.all(lengths > 0):  # a wrong start
+            return network, last, 0.0, np.inf
         last, eps = last.refitted(answers, lengths)
         recorder.step("All parameters between the norms", error=new)
         better, error = new < _RULES.enough * error, new

@@ -64,7 +64,10 @@ def fit_directions(
         if factor is None:
             try:
                 factor = _factorised(g, n, directions, state)
-            except (np.linalg.LinAlgError, ValueError):  # a wrong start: neurons are not told apart, or are infinite
+            except (
+                np.linalg.LinAlgError,
+                ValueError,
+            ):  # a wrong start: neurons are not told apart, or are infinite
                 break
         cholesky, derivative, v = factor
         right = np.einsum("nhc,nh->hc", derivative, state.rest @ v.T).ravel()
