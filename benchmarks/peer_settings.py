@@ -1,11 +1,12 @@
 """Settings of Newton's peers, a few per case, as `python -m benchmarks tune-peers` found them."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from upper import GradientDescent, counting_floor
-from upper.baselines.gradient_descent import OptimizerName
 
+Peer = Literal["adam", "muon", "sgd", "soap", "varpro"]
+"""The optimizers, and SGD with W eliminated on every batch, known as variable projection."""
 REUSED = 16_384
 """The size of a set that is reused in every epoch, unless the search found another."""
 
@@ -21,10 +22,9 @@ class PeerSetting:
     power: float  #: of the cosine schedule
     reused: int | None = REUSED  #: None draws fresh examples
 
-    def learner(
-        self, optimizer: OptimizerName, heads: int, dim: int, tolerance: float = 0.0
-    ) -> GradientDescent:
+    def learner(self, peer: Peer, heads: int, dim: int, tolerance: float = 0.0) -> GradientDescent:
         """The learner with this setting."""
+        optimizer = "sgd" if peer == "varpro" else peer
         return GradientDescent(
             heads,
             work=self.steps,
@@ -36,11 +36,12 @@ class PeerSetting:
             power=self.power,
             reused=self.reused,
             tolerance=tolerance,
+            eliminates_w=peer == "varpro",
         )
 
 
 _BETA2, _FAR_BELOW = 0.98, 5e-7
-SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
+SETTINGS: dict[Peer, dict[tuple[int, int, int], PeerSetting]] = {
     "sgd": {
         (2, 2, 32): PeerSetting(2690, 704, 0.915, 0.896, 1.64, 27_496),
         (4, 4, 32): PeerSetting(2647, 192, 0.732, 0.922, 1.49, 10_184),
@@ -65,19 +66,23 @@ SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
         (8, 4, 32): PeerSetting(800, 256, 0.01, 0.8, 1.5),
         (4, 4, 64): PeerSetting(1540, 256, 0.005, 0.8, 2.0),
     },
+    "varpro": {
+        (2, 2, 32): PeerSetting(900, 512, 0.8, 0.9, 0.5, 8192),
+        (4, 4, 32): PeerSetting(600, 256, 1.0, 0.85, 0.5, 8192),
+        (8, 4, 32): PeerSetting(600, 256, 1.0, 0.85, 0.5, 8192),
+        (4, 4, 64): PeerSetting(600, 512, 0.7, 0.9, 0.5, 8192),
+    },
 }
 
 FLOORS = {(2, 2, 32): 3, (4, 4, 32): 5, (8, 4, 32): 5, (4, 4, 64): 4}
 """The examples of L-BFGS, in counting floors."""
 
 
-def peer_settings(
-    optimizer: OptimizerName, m: int, k: int, d: int, *, device: str | None = None
-) -> list[GradientDescent]:
+def peer_settings(peer: Peer, m: int, k: int, d: int, *, device: str | None = None) -> list[GradientDescent]:
     """The setting for a case; of Adam on a fixed set, and on fresh examples. A fit ends when it is far below 1e-6."""
-    setting = of_nearest(SETTINGS[optimizer], (m, k, d))
-    best = replace(setting.learner(optimizer, m, d, tolerance=_FAR_BELOW), device=device or "cpu")
-    if optimizer != "adam":
+    setting = of_nearest(SETTINGS[peer], (m, k, d))
+    best = replace(setting.learner(peer, m, d, tolerance=_FAR_BELOW), device=device or "cpu")
+    if peer != "adam":
         return [best]
     return [replace(best, reused=setting.reused or REUSED), replace(best, reused=None)]
 
