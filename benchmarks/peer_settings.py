@@ -56,8 +56,8 @@ SETTINGS: dict[Peer, dict[tuple[int, int, int], PeerSetting]] = {
     },
     "muon": {
         (2, 2, 32): PeerSetting(875, 512, 0.01, 0.9, 3.0),
-        (4, 4, 32): PeerSetting(680, 128, 0.02, 0.8, 2.5),
-        (8, 4, 32): PeerSetting(1000, 128, 0.02, 0.9, 3.0),
+        (4, 4, 32): PeerSetting(801, 160, 0.0276, 0.768, 2.81, 12_216),
+        (8, 4, 32): PeerSetting(964, 160, 0.0248, 0.893, 3.24, 17_490),
         (4, 4, 64): PeerSetting(1540, 256, 0.02, 0.9, 3.5),
     },
     "soap": {
