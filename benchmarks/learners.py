@@ -21,13 +21,12 @@ from rich.console import Console
 
 from arena.formats import plural
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
-from benchmarks.peer_settings import lbfgs_examples, peer_settings
+from benchmarks.peer_settings import Peer, lbfgs_examples, peer_settings
 from benchmarks.referee import MISSING, OptimistixLM, has_referee
 from benchmarks.report import Json, Svg, case_words, drawing, end_with, show_table, write_json
 from runs import single_thread, versions
 from runs.figures import decade_ticks, learner_look
 from upper import LBFGS, GradientDescent, Newton, OneGradientStep
-from upper.baselines.gradient_descent import OptimizerName
 from upper.engine import EngineName
 
 CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32), (4, 4, 64))
@@ -46,8 +45,9 @@ _NEWTON = ("Newton", "Newton, NumPy alone")
 _FRESH_INPUTS = 1000
 _LEAST = 1e-16  # the lowest error that is drawn
 _LBFGS_PASSES = 3000  # twice the largest number needed so far
-_PACKAGES: dict[OptimizerName, str] = {
+_PACKAGES: dict[Peer, str] = {
     "sgd": "torch",
+    "varpro": "torch",
     "muon": "torch",
     "soap": "pytorch_optimizer",
     "adam": "torch",
@@ -142,7 +142,7 @@ def _row(setting: GradientDescent) -> str:
     """The row of a setting: Adam has one for fresh examples, and one for a fixed set."""
     if setting.optimizer == "adam":
         return FRESH if setting.reused is None else REUSING
-    return _NAMES[setting.optimizer]
+    return _NAMES[setting.optimizer] + (", W eliminated" if setting.eliminates_w else "")
 
 
 def compare_at_errors(runs: Sequence[Mapping[str, Any]], case: tuple[int, int, int]) -> list[dict[str, Any]]:

@@ -1,11 +1,12 @@
 """Settings of Newton's peers, a few per case, as `python -m benchmarks tune-peers` found them."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from upper import GradientDescent, counting_floor
-from upper.baselines.gradient_descent import OptimizerName
 
+Peer = Literal["adam", "muon", "sgd", "soap", "varpro"]
+"""The optimizers, and SGD with W eliminated on every batch, known as variable projection."""
 REUSED = 16_384
 """The size of a set that is reused in every epoch, unless the search found another."""
 
@@ -21,10 +22,9 @@ class PeerSetting:
     power: float  #: of the cosine schedule
     reused: int | None = REUSED  #: None draws fresh examples
 
-    def learner(
-        self, optimizer: OptimizerName, heads: int, dim: int, tolerance: float = 0.0
-    ) -> GradientDescent:
+    def learner(self, peer: Peer, heads: int, dim: int, tolerance: float = 0.0) -> GradientDescent:
         """The learner with this setting."""
+        optimizer = "sgd" if peer == "varpro" else peer
         return GradientDescent(
             heads,
             work=self.steps,
@@ -36,11 +36,12 @@ class PeerSetting:
             power=self.power,
             reused=self.reused,
             tolerance=tolerance,
+            eliminates_w=peer == "varpro",
         )
 
 
 _BETA2, _FAR_BELOW = 0.98, 5e-7
-SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
+SETTINGS: dict[Peer, dict[tuple[int, int, int], PeerSetting]] = {
     "sgd": {
         (2, 2, 32): PeerSetting(2690, 704, 0.915, 0.896, 1.64, 27_496),
         (4, 4, 32): PeerSetting(2647, 192, 0.732, 0.922, 1.49, 10_184),
@@ -55,15 +56,21 @@ SETTINGS: dict[OptimizerName, dict[tuple[int, int, int], PeerSetting]] = {
     },
     "muon": {
         (2, 2, 32): PeerSetting(875, 512, 0.01, 0.9, 3.0),
-        (4, 4, 32): PeerSetting(680, 128, 0.02, 0.8, 2.5),
-        (8, 4, 32): PeerSetting(1000, 128, 0.02, 0.9, 3.0),
-        (4, 4, 64): PeerSetting(1540, 256, 0.02, 0.9, 3.5),
+        (4, 4, 32): PeerSetting(801, 160, 0.0276, 0.768, 2.81, 12_216),
+        (8, 4, 32): PeerSetting(964, 160, 0.0248, 0.893, 3.24, 17_490),
+        (4, 4, 64): PeerSetting(1434, 256, 0.018, 0.904, 3.15, 16_788),
     },
     "soap": {
-        (2, 2, 32): PeerSetting(875, 512, 0.02, 0.8, 2.0),
-        (4, 4, 32): PeerSetting(850, 256, 0.01, 0.8, 2.0),
-        (8, 4, 32): PeerSetting(800, 256, 0.01, 0.8, 1.5),
-        (4, 4, 64): PeerSetting(1540, 256, 0.005, 0.8, 2.0),
+        (2, 2, 32): PeerSetting(1595, 608, 0.0336, 0.765, 1.65, 18_692),
+        (4, 4, 32): PeerSetting(651, 288, 0.0292, 0.649, 1.76, 14_190),
+        (8, 4, 32): PeerSetting(810, 256, 0.0104, 0.81, 1.68, 16_005),
+        (4, 4, 64): PeerSetting(2005, 384, 0.00608, 0.798, 2.47, 16_881),
+    },
+    "varpro": {
+        (2, 2, 32): PeerSetting(791, 544, 0.911, 0.889, 0.46, 9079),
+        (4, 4, 32): PeerSetting(854, 160, 1.04, 0.836, 0.58, 5892),
+        (8, 4, 32): PeerSetting(759, 288, 1.54, 0.85, 0.25, 10_643),
+        (4, 4, 64): PeerSetting(528, 544, 0.72, 0.863, 0.39, 7662),
     },
 }
 
@@ -71,13 +78,11 @@ FLOORS = {(2, 2, 32): 3, (4, 4, 32): 5, (8, 4, 32): 5, (4, 4, 64): 4}
 """The examples of L-BFGS, in counting floors."""
 
 
-def peer_settings(
-    optimizer: OptimizerName, m: int, k: int, d: int, *, device: str | None = None
-) -> list[GradientDescent]:
+def peer_settings(peer: Peer, m: int, k: int, d: int, *, device: str | None = None) -> list[GradientDescent]:
     """The setting for a case; of Adam on a fixed set, and on fresh examples. A fit ends when it is far below 1e-6."""
-    setting = of_nearest(SETTINGS[optimizer], (m, k, d))
-    best = replace(setting.learner(optimizer, m, d, tolerance=_FAR_BELOW), device=device or "cpu")
-    if optimizer != "adam":
+    setting = of_nearest(SETTINGS[peer], (m, k, d))
+    best = replace(setting.learner(peer, m, d, tolerance=_FAR_BELOW), device=device or "cpu")
+    if peer != "adam":
         return [best]
     return [replace(best, reused=setting.reused or REUSED), replace(best, reused=None)]
 

@@ -37,7 +37,7 @@ Cost = Callable[..., float]
 
 
 def run_tune_peers(
-    peers: str = "sgd,adam,muon,soap,lbfgs",
+    peers: str = "sgd,varpro,adam,muon,soap,lbfgs",
     cases: str = "4-4-32,8-4-32,2-2-32,4-4-64",
     error: float = 1e-6,
     budget: float = 120.0,
@@ -103,6 +103,8 @@ def _cost(
     m, k, d = case
     layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d)
     if isinstance(setting, PeerSetting):
+        if peer == "varpro" and setting.batch * k <= m * d:  # too few rows to eliminate W
+            return math.inf
         learner: Learner = setting.learner(peer, m, d, tolerance=_HELD_OUT * error)
     else:
         examples = setting * counting_floor(heads=m, tokens=k, dim=d)

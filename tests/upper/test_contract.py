@@ -36,6 +36,7 @@ TORCH = [
     GradientDescent(2, **SMALL),
     GradientDescent(2, **SMALL, reused=100, dtype="float64", schedule="linear"),
     GradientDescent(2, optimizer="sgd", **SMALL, reused=100),
+    GradientDescent(2, optimizer="sgd", **SMALL, eliminates_w=True),
     pytest.param(GradientDescent(2, optimizer="muon", **SMALL), marks=pytest.mark.slow),
 ]
 if find_spec("pytorch_optimizer"):

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
+from attention.layer import read_tokens
 from upper import GradientDescent
 from upper.baselines.descent import (
+    eliminated_gradient,
     layer_of_stacked,
     random_start,
     rate,
     squared_error_gradient,
+    stack_heads,
 )
 
 pytest.importorskip("torch")
@@ -46,6 +49,48 @@ def test_one_step_of_sgd_without_momentum_goes_along_the_gradient(rate):
     np.testing.assert_allclose(fit.layer.theta, step.theta, atol=1e-14)
     np.testing.assert_allclose(fit.layer.w, step.w, atol=1e-14)
     assert fit.outcome is Outcome.WORK_SPENT
+
+
+def test_the_eliminated_w_is_that_of_least_squares_and_theta_gets_the_derivative_of_what_is_left():
+    import torch
+
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 40, 3, 4))
+    start = AttentionLayer(*rng.standard_normal((2, 2, 4, 4)))
+    theta, w = stack_heads(start.theta, start.w)
+
+    def least_squares(theta):
+        heads = layer_of_stacked(theta, w).theta
+        read = read_tokens(x, heads)[1]
+        best = np.linalg.lstsq(read, y.reshape(-1, 4), rcond=None)[0]
+        return best, np.sum((read @ best - y.reshape(-1, 4)) ** 2) / (2 * len(x))
+
+    tensors = [torch.tensor(part) for part in (x, y, theta, w)]
+    for _ in range(4):  # every step nears W to least squares
+        residual, tensors[3], gradient = eliminated_gradient(*tensors)
+    np.testing.assert_allclose(tensors[3], least_squares(theta)[0], atol=1e-10)
+    layer = layer_of_stacked(theta, tensors[3])
+    np.testing.assert_allclose(residual.reshape(x.shape), layer(x) - y, atol=1e-10)
+    along = rng.standard_normal(theta.shape)
+    above, below = (least_squares(theta + h * along)[1] for h in (1e-5, -1e-5))
+    assert (above - below) / 2e-5 == pytest.approx(np.vdot(gradient.numpy(), along), rel=1e-6)
+
+
+def test_sgd_with_w_eliminated_learns_in_a_few_hundred_steps():
+    learner = GradientDescent(
+        2, optimizer="sgd", eliminates_w=True, work=600, batch=64, power=0.5, reused=2000, tolerance=2e-6
+    )
+    fit = _fit(learner, m=2, k=3, d=8)
+    assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.trace[-1].measures["relative_error"] < 4e-6
+
+
+@pytest.mark.bad_input
+def test_w_is_eliminated_only_with_enough_digits_and_rows():
+    with pytest.raises(ValueError, match="bfloat16"):
+        GradientDescent(1, eliminates_w=True, dtype="bfloat16")
+    with pytest.raises(ValueError, match="its 8 rows are too few for the 10 of W, take at least 10"):
+        _fit(GradientDescent(2, eliminates_w=True, batch=4), m=2)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon", SOAP])
