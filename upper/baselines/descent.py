@@ -21,7 +21,7 @@ Schedule = Literal["cosine", "linear", "constant"]
 
 # The most numbers of fresh examples to remember, to detect a domain on which examples repeat.
 _REMEMBERED = 1 << 21
-# How much an elimination of W holds on to the W before; from 1e-6 to 1e-2 the fits are alike (measured).
+# How much an elimination of W holds on to the W before; from 1e-6 to 1e-3 fits are alike (measured).
 _NEARNESS = 1e-4
 
 

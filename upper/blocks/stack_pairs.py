@@ -232,13 +232,13 @@ def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> St
     x, wanted = x[seen], wanted[seen]
 
     def rest(step: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):  # a step may be so long that logits overflow
-            return np.nan_to_num(_stepped(stack, step).behind(x) - wanted).ravel()
+        return (_stepped(stack, step).behind(x) - wanted).ravel()
 
     def slopes(step: np.ndarray) -> np.ndarray:
         return _derivative(_stepped(stack, step), x).reshape(-1, unknowns)
 
-    fit = least_squares(rest, np.zeros(unknowns), slopes, x_scale="jac", max_nfev=_STEPS)
+    with np.errstate(all="ignore"):  # steps so long that numbers overflow are shortened
+        fit = least_squares(rest, np.zeros(unknowns), slopes, x_scale="jac", max_nfev=_STEPS)
     return _stepped(stack, fit.x)
 
 
