@@ -14,6 +14,7 @@ from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
 from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, fit_linear
+from upper.newton.logit_weights import WeightedEquations
 from upper.newton.prior import AnnealedPrior, PriorScale
 
 
@@ -203,11 +204,20 @@ class Run:
             passes, accepted = passes + evaluations + 1, False
             while not accepted:
                 plateau = damped.on_plateau(residuals)
-                accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
+                weighted = self._weighted(here)
+                solver = InnerSolve(finest=self.weighted.finest) if weighted else InnerSolve()
+                accuracy = solver.accuracy(here.residual, tolerance, plateau=plateau and not weighted)
                 following = prior.following(variance, here.residual) if variance else 0.0
-                trial, steps = self.trial(here, damping, accuracy, (variance, following))
+                if weighted:
+                    trial, steps = self.weighted_trial(here, accuracy)
+                else:
+                    trial, steps = self.trial(here, damping, accuracy, (variance, following))
                 passes += 2 * steps + 2
                 before, after = here.cost(following), trial.cost(following)
+                if weighted and not self.weighted.hold_after(before, after):
+                    here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
+                    shown = here
+                    break
                 accepted = after < before
                 if accepted and variance > following == 0:  # the prior is dropped
                     damping = damped.first
@@ -226,10 +236,16 @@ class Run:
         self.engine, self._ridge = engine, ridge
         self.heads: Any = None
         self.equations: Any = None
+        self.weighted: Any = None
         self._read: Any = None
         self.heads = self._start.on(engine, self._x, self._rng)
         self._set_labels(engine.single)
         self.equations = NormalEquations(engine, self.heads)
+        self.weighted = WeightedEquations(engine, self.heads)
+
+    def _weighted(self, here: LinearFit) -> bool:
+        """Whether the next step has weights; a prior fixes its own."""
+        return not here.penalty and self.weighted.hold_at(here.residual)
 
     def _set_labels(self, dtype: Any) -> None:
         engine = self.engine
@@ -253,7 +269,8 @@ class Run:
             self._set_labels(engine.double)
             here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
         self.heads.linearise(here.parameters, here.factor)
-        self.equations.move_to(self._read, here.inverse)
+        equations = self.weighted if self._weighted(here) else self.equations
+        equations.move_to(self._read, here.inverse)
         self._read = None
         return here, passes
 
@@ -276,6 +293,21 @@ class Run:
         )
         step = here.size * engine.cast(step, engine.double)
         return self.evaluate(here.parameters + step, here.factor, damping, following), steps
+
+    def weighted_trial(self, here: LinearFit, accuracy: float) -> tuple[LinearFit, int]:
+        """The same with weighted rows, undamped, where the linear factor takes part in the step."""
+        engine = self.engine
+        parts, steps = self.weighted.solve(here.misfit, accuracy=accuracy, at_most=InnerSolve().steps)
+        step, change = (here.size * engine.cast(part, engine.double) for part in parts)
+        parameters, factor = here.parameters + step, here.factor + change
+        with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
+            self._read = self.heads.reads(parameters)
+            misfit = self._labels - self._read @ engine.cast(factor, self._labels.dtype)
+            size = engine.norm(misfit)
+        if not np.isfinite(size):
+            return LinearFit(), steps
+        misfit = engine.cast(misfit * (1 / (size or 1.0)), engine.single)
+        return LinearFit(factor, size, misfit, here.inverse, size / self._size, parameters), steps
 
     def iterate(self, here: LinearFit) -> Iterate:
         """The state of the run at a point."""
