@@ -115,12 +115,13 @@ class FullHeads(Heads):
     C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V, and H dTheta is the sum over all pairs of tokens of an
     example of <x_a, dTheta (x_b - mean)> x_a (x_b - mean)^T. With many examples H is nearly a multiple of the identity,
     and the preconditioner inverts C alone. With few, it inverts H too (`PairMoments`), once that costs less than the
-    inner steps so far. It also does if the run will have weights, which make this inverse more exact.
+    inner steps so far, or rows are weighted, which makes this inverse more exact.
     """
 
     theta: Shaped[Any, "m e d"]
     _moments: "PairMoments | None" = field(default=None, init=False, repr=False)
     _coupling: Any = field(default=None, init=False, repr=False)
+    _weighs: bool = field(default=False, init=False, repr=False)
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
     probe: ClassVar[int] = 64
@@ -131,7 +132,7 @@ class FullHeads(Heads):
     #: rows are weighted if (m k)^3 is at most so many times m d^2: at (8, 4, 32), 4 times, a run to 1e-12 takes .75 of
     #: the time, at (4, 8, 32), 8 times, as long, and at (8, 8, 64), 8 times, 1.4 of it
     inverses: ClassVar[int] = 4
-    #: or if rows will be weighted: they then save about so many inner steps, and are made if these cost more
+    #: or if rows are weighted: they then save about so many inner steps, and are made if these cost more
     steps_saved: ClassVar[int] = 32
 
     @property
@@ -169,6 +170,7 @@ class FullHeads(Heads):
         self._values = xp.reshape(values, (n, m * k, d))
         self._pattern = engine.cast(self._last, engine.low)
         self._last = self._coupling = None
+        self._weighs = False
 
     def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J dTheta, the change of the outputs along `direction`."""
@@ -205,7 +207,7 @@ class FullHeads(Heads):
 
     def weigh(self, coupling: Float[np.ndarray, "m m"]) -> None:
         """Take the coupling of weighted rows in place of C, until the next derivative."""
-        self._coupling = coupling
+        self._coupling, self._weighs = coupling, True
 
     def logit_gram(self) -> Shaped[Any, "n k mk mk"]:
         """T^T T for every token."""
@@ -262,6 +264,7 @@ class FullHeads(Heads):
 
     def _reset(self) -> None:
         self._coupling = np.eye(self.heads)
+        self._weighs = False
         self._moments = None
         self._steps = 0
 
@@ -280,7 +283,7 @@ class FullHeads(Heads):
         n, k, d = self.x.shape
         step, price = 8 * n * k * self.heads * d * (d + k), PairMoments.price(n, d)
         few = 0 < n * k * (k - 1) < self.pairs * d * d and step * self._steps > price
-        saved = self.weighable and step * self.steps_saved > price
+        saved = self._weighs and step * self.steps_saved > price
         return (few or saved) and d <= self.largest and not self.biased
 
     def _inverse_coupling(self, damping: float, precision: float) -> Any:

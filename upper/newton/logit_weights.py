@@ -26,7 +26,6 @@ class WeightRules:
     #: place of 331, with .3 a run at (4, 4, 32) takes 1211 in place of 256
     stale: float = 0.03
     holds: float = 0.5  #: a step that leaves more than this share has failed, as at the level of noise
-    again: float = 0.25  #: of the residual where fresh weights failed: below it they are tried again
 
 
 class WeightedEquations:
@@ -61,10 +60,10 @@ class WeightedEquations:
         return residual < self._below
 
     def hold_after(self, before: float, after: float) -> bool:
-        """Whether a step did what it should; if not, its weights are dropped, and were they fresh, so are new ones."""
+        """Whether a step did what it should; if not, its weights are dropped, and were they fresh, there are no more."""
         held = after < self._rules.holds * before
         if not held and self._fresh:
-            self._below = self._rules.again * before
+            self._below = 0.0
         if not held or after > self._rules.stale * before:
             self._q = None
         return held
