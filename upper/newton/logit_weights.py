@@ -22,10 +22,12 @@ class WeightRules:
     below: float = 0.03  #: the residual below which steps have weights: .01 to .1
     share: float = 0.1  #: t^2, in units of the mean square of the singular values of T: .03 to .1
     finest: float = 0.01  #: the finest accuracy of a solve: .003 to .03
-    #: weights are taken anew if a step leaves more of the residual: T has moved. With .1, (4, 4, 64) takes 387 passes in
-    #: place of 331, with .3 a run at (4, 4, 32) takes 1211 in place of 256
+    #: weights are taken anew if a step leaves more of the residual: T has moved. With .1, (4, 4, 64) takes 387 passes,
+    #: not 331; with .3, a run at (4, 4, 32) takes 1211, not 256
     stale: float = 0.03
     holds: float = 0.5  #: a step that leaves more than this share has failed, as at the level of noise
+    #: of the residual where fresh weights failed: below it they are tried again, or 1.5 floors take 3800 passes, not 1170
+    again: float = 0.25
 
 
 class WeightedEquations:
@@ -60,10 +62,10 @@ class WeightedEquations:
         return residual < self._below
 
     def hold_after(self, before: float, after: float) -> bool:
-        """Whether a step did what it should; if not, its weights are dropped, and were they fresh, there are no more."""
+        """Whether a step did what it should; if not, its weights are dropped, and were they fresh, so are new ones."""
         held = after < self._rules.holds * before
         if not held and self._fresh:
-            self._below = 0.0
+            self._below = self._rules.again * before
         if not held or after > self._rules.stale * before:
             self._q = None
         return held
