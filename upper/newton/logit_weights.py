@@ -26,7 +26,8 @@ class WeightRules:
     #: not 331; with .3, a run at (4, 4, 32) takes 1211, not 256
     stale: float = 0.03
     holds: float = 0.5  #: a step that leaves more than this share has failed, as at the level of noise
-    #: of the residual where fresh weights failed: below it they are tried again, or 1.5 floors take 3800 passes, not 1170
+    #: of the residual where fresh weights failed: below it they are tried again. Without, (4, 4, 32) takes 3800 passes
+    #: at 1.5 floors, not 1170
     again: float = 0.25
 
 
