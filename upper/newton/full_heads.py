@@ -58,6 +58,11 @@ class Heads(ABC):
         """The number m of heads."""
         return int(self.array.shape[0])
 
+    @property
+    def weighable(self) -> bool:
+        """Whether rows can be weighted near a solution (see `upper.newton.logit_weights`)."""
+        return False
+
     def map(self, convert: Callable[[Any], Any]) -> Any:
         """The same heads with `convert` applied to every array, for example ``torch.from_numpy``."""
         return replace(self, **{name: convert(array) for name, array in self.arrays.items()})
@@ -110,11 +115,13 @@ class FullHeads(Heads):
     C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V, and H dTheta is the sum over all pairs of tokens of an
     example of <x_a, dTheta (x_b - mean)> x_a (x_b - mean)^T. With many examples H is nearly a multiple of the identity,
     and the preconditioner inverts C alone. With few, it inverts H too (`PairMoments`), once that costs less than the
-    inner steps so far.
+    inner steps so far, or rows are weighted, which makes this inverse more exact.
     """
 
     theta: Shaped[Any, "m e d"]
     _moments: "PairMoments | None" = field(default=None, init=False, repr=False)
+    _coupling: Any = field(default=None, init=False, repr=False)
+    _weighs: bool = field(default=False, init=False, repr=False)
 
     #: examples of the probe that estimates the coupling of heads; a constant factor of error does no harm
     probe: ClassVar[int] = 64
@@ -122,6 +129,11 @@ class FullHeads(Heads):
     #: more they are near a multiple of the identity
     largest: ClassVar[int] = 64
     pairs: ClassVar[int] = 3
+    #: rows are weighted if (m k)^3 is at most so many times m d^2: at (8, 4, 32), 4 times, a run to 1e-12 takes .75 of
+    #: the time, at (4, 8, 32), 8 times, as long, and at (8, 8, 64), 8 times, 1.4 of it
+    inverses: ClassVar[int] = 4
+    #: or if rows are weighted: they then save about so many inner steps, and are made if these cost more
+    steps_saved: ClassVar[int] = 32
 
     @property
     def biased(self) -> bool:
@@ -157,25 +169,62 @@ class FullHeads(Heads):
         values = xp.permute_dims(xp.reshape(projected, (n, k, m, d)), (0, 2, 1, 3))
         self._values = xp.reshape(values, (n, m * k, d))
         self._pattern = engine.cast(self._last, engine.low)
-        self._last = None
-        self._couple()
+        self._last = self._coupling = None
+        self._weighs = False
 
     def times(self, direction: Shaped[Any, "e columns"]) -> Shaped[Any, "rows d"]:
         """J dTheta, the change of the outputs along `direction`."""
-        engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
         self._steps += 1
-        change = self._bilinear(self._low, engine.cast(direction, engine.low))
-        change = engine.softmax_derivative(change, self._pattern)
-        return xp.reshape(xp.reshape(change, (n, k, self.heads * k)) @ self._values, (n * k, d))
+        return self.outputs(self._bilinear(self._low, self.engine.cast(direction, self.engine.low)))
 
     def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "e columns"]:
         """J^T R: the derivative of <F, R> with respect to all Theta_i, and c_i."""
-        engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
-        pull = xp.reshape(residual, (n, k, d)) @ xp.matrix_transpose(self._values)
-        change = xp.reshape(pull, (n, k * self.heads, k))
-        mixed = engine.softmax_derivative(change, self._pattern) @ self._low
+        return self.gather(self.pull(residual))
+
+    def outputs(self, change: Shaped[Any, "n km k"]) -> Shaped[Any, "rows d"]:
+        """T for every token: the change of its output with its logits, which are overwritten."""
+        xp, (n, k, d) = self.engine.xp, self.x.shape
+        change = self.engine.softmax_derivative(change, self._pattern)
+        return xp.reshape(xp.reshape(change, (n, k, self.heads * k)) @ self._values, (n * k, d))
+
+    def pull(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "n km k"]:
+        """T^T for every token: the derivative of <F, R> with respect to its logits."""
+        xp, (n, k, d) = self.engine.xp, self.x.shape
+        change = xp.reshape(residual, (n, k, d)) @ xp.matrix_transpose(self._values)
+        return self.engine.softmax_derivative(xp.reshape(change, (n, k * self.heads, k)), self._pattern)
+
+    def gather(self, change: Shaped[Any, "n km k"]) -> Shaped[Any, "e columns"]:
+        """The derivative with respect to all Theta_i, and c_i, from that with respect to the logits."""
+        xp, (n, k, d) = self.engine.xp, self.x.shape
         tokens = xp.matrix_transpose(self._left(self._low))
-        return tokens @ xp.reshape(mixed, (n * k, self.heads * d))
+        return tokens @ xp.reshape(change @ self._low, (n * k, self.heads * d))
+
+    @property
+    def weighable(self) -> bool:
+        """Whether m k by m k inverses cost little beside a step; not for subclasses, whose products differ."""
+        m, (_, k, d) = self.heads, self.x.shape
+        return type(self) is FullHeads and k > 1 and (m * k) ** 3 <= self.inverses * m * d * d
+
+    def weigh(self, coupling: Float[np.ndarray, "m m"]) -> None:
+        """Take the coupling of weighted rows in place of C, until the next derivative."""
+        self._coupling, self._weighs = coupling, True
+
+    def logit_gram(self) -> Shaped[Any, "n k mk mk"]:
+        """T^T T for every token."""
+        engine, xp, m, (n, k, _) = self.engine, self.engine.xp, self.heads, self.x.shape
+        values = engine.cast(self._values, engine.single)
+        pattern = xp.reshape(engine.cast(self._pattern, engine.single), (n, k, m * k))
+        same_head = engine.put(np.kron(np.eye(m), np.ones((k, k))), engine.single)
+        moved = engine.put(np.eye(m * k), engine.single) - same_head * pattern[:, :, None, :]
+        moved *= pattern[..., None]
+        return moved @ (values @ xp.matrix_transpose(values))[:, None, ...] @ moved
+
+    @property
+    def coupling(self) -> Float[np.ndarray, "m m"]:
+        """C at the derivative, made when it is first asked for."""
+        if self._coupling is None:
+            self._couple()
+        return self._coupling
 
     def damping_term(self, damping: float, precisions: Sequence[float] = NO_PRIOR) -> Callable[[Any], Any]:
         """The term lambda D of the normal equations, with the prior: p -> lambda tr(C)/m p + precision p."""
@@ -215,6 +264,7 @@ class FullHeads(Heads):
 
     def _reset(self) -> None:
         self._coupling = np.eye(self.heads)
+        self._weighs = False
         self._moments = None
         self._steps = 0
 
@@ -231,19 +281,20 @@ class FullHeads(Heads):
 
     def _moments_are_worth_it(self) -> bool:
         n, k, d = self.x.shape
-        few = 0 < n * k * (k - 1) < self.pairs * d * d and d <= self.largest and not self.biased
-        spent = 8 * n * k * self.heads * d * (d + k) * self._steps
-        return few and spent > PairMoments.price(n, d)
+        step, price = 8 * n * k * self.heads * d * (d + k), PairMoments.price(n, d)
+        few = 0 < n * k * (k - 1) < self.pairs * d * d and step * self._steps > price
+        saved = self._weighs and step * self.steps_saved > price
+        return (few or saved) and d <= self.largest and not self.biased
 
     def _inverse_coupling(self, damping: float, precision: float) -> Any:
         # heads that agree on the probe make the coupling singular, however small the damping
         shift = max(damping, 1e-9) * self._mean + precision or 1.0
-        inverse = np.linalg.inv(self._coupling + shift * np.eye(self.heads))
+        inverse = np.linalg.inv(self.coupling + shift * np.eye(self.heads))
         return self.engine.put(inverse, self.engine.single)
 
     @property
     def _mean(self) -> float:
-        return float(np.trace(self._coupling)) / self.heads
+        return float(np.trace(self.coupling)) / self.heads
 
     def _couple(self) -> None:
         engine, xp, m = self.engine, self.engine.xp, self.heads

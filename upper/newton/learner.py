@@ -70,7 +70,7 @@ class Newton(LearnerBase):
     Notes
     -----
     The following is measured, not proved. On nice random layers at four times the floor, 17 to 20 of 20 starts end at
-    rounding error. A run takes about 12 iterates and 600 passes of O(n k m d (d + 2 k)). On hard instances it ends in a
+    rounding error. A run takes 12 iterates and 200 to 400 passes of O(n k m d (d + 2 k)). On hard ones it ends in a
     local minimum. A random start is Theta ~ N(0, (1/d)^2), with W by least squares, on tokens scaled to root mean
     square 1.
 

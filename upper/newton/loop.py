@@ -14,6 +14,7 @@ from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
 from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, fit_linear
+from upper.newton.logit_weights import WeightedEquations
 from upper.newton.prior import AnnealedPrior, PriorScale
 
 
@@ -149,7 +150,8 @@ def gauss_newton(
     an accuracy near the relative residual c (`InnerSolve`). G is Z^T Z plus a ridge (`fit_linear`). D is the
     `damping_term` of the heads: tr(C)/m I for full matrices, with C the coupling of heads. lambda follows
     `next_damping`, and on a plateau falls with every accepted trial (`Damping`). After each trial, W gets one
-    correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 for the last digits (`Precision`).
+    correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 for the last digits (`Precision`). Near a
+    solution, steps of full matrices are undamped, joint in Theta and W, and weighted (`upper.newton.logit_weights`).
 
     At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V.
 
@@ -157,8 +159,8 @@ def gauss_newton(
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
-    160 m d^2 + 8 (m d)^2, at low rank n k m (30 r + 9 k) + 16 n k d + 720 m r d + 32 (m r)^2. With few examples and
-    d <= 64, `PairMoments` take 3 d^4 more.
+    160 m d^2 + 8 (m d)^2, at low rank n k m (30 r + 9 k) + 16 n k d + 720 m r d + 32 (m r)^2. With d <= 64,
+    `PairMoments` may take 3 d^4 more, and weights 4 n k (m k)^2, at most 16 n d^2.
 
     References
     ----------
@@ -205,9 +207,17 @@ class Run:
                 plateau = damped.on_plateau(residuals)
                 accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
                 following = prior.following(variance, here.residual) if variance else 0.0
-                trial, steps = self.trial(here, damping, accuracy, (variance, following))
+                weighted = self._weighted(here)
+                if weighted:
+                    trial, steps = self.weighted_trial(here, tolerance)
+                else:
+                    trial, steps = self.trial(here, damping, accuracy, (variance, following))
                 passes += 2 * steps + 2
                 before, after = here.cost(following), trial.cost(following)
+                if weighted and not self.weighted.hold_after(before, after):
+                    here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
+                    shown = here  # at the same parameters
+                    break
                 accepted = after < before
                 if accepted and variance > following == 0:  # the prior is dropped
                     damping = damped.first
@@ -226,10 +236,16 @@ class Run:
         self.engine, self._ridge = engine, ridge
         self.heads: Any = None
         self.equations: Any = None
+        self.weighted: Any = None
         self._read: Any = None
         self.heads = self._start.on(engine, self._x, self._rng)
         self._set_labels(engine.single)
         self.equations = NormalEquations(engine, self.heads)
+        self.weighted = WeightedEquations(engine, self.heads)
+
+    def _weighted(self, here: LinearFit) -> bool:
+        """Whether the next step has weights; a prior fixes its own."""
+        return not here.penalty and self.weighted.hold_at(here.residual)
 
     def _set_labels(self, dtype: Any) -> None:
         engine = self.engine
@@ -253,7 +269,8 @@ class Run:
             self._set_labels(engine.double)
             here, passes = self.evaluate(here.parameters, here.factor, damping), passes + 1
         self.heads.linearise(here.parameters, here.factor)
-        self.equations.move_to(self._read, here.inverse)
+        equations = self.weighted if self._weighted(here) else self.equations
+        equations.move_to(self._read, here.inverse)
         self._read = None
         return here, passes
 
@@ -276,6 +293,22 @@ class Run:
         )
         step = here.size * engine.cast(step, engine.double)
         return self.evaluate(here.parameters + step, here.factor, damping, following), steps
+
+    def weighted_trial(self, here: LinearFit, tolerance: float) -> tuple[LinearFit, int]:
+        """The same with weighted rows, undamped, where the linear factor takes part in the step."""
+        engine, solver = self.engine, InnerSolve(finest=self.weighted.finest)
+        accuracy = solver.accuracy(here.residual, tolerance, plateau=False)
+        parts, steps = self.weighted.solve(here.misfit, accuracy=accuracy, at_most=solver.steps)
+        step, change = (here.size * engine.cast(part, engine.double) for part in parts)
+        parameters, factor = here.parameters + step, here.factor + change
+        with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
+            self._read = self.heads.reads(parameters)
+            misfit = self._labels - self._read @ engine.cast(factor, self._labels.dtype)
+            size = engine.norm(misfit)
+        if not np.isfinite(size):
+            return LinearFit(), steps
+        misfit = engine.cast(misfit * (1 / (size or 1.0)), engine.single)
+        return LinearFit(factor, size, misfit, here.inverse, size / self._size, parameters), steps
 
     def iterate(self, here: LinearFit) -> Iterate:
         """The state of the run at a point."""

@@ -158,8 +158,8 @@ def test_with_few_examples_pair_moments_halve_the_passes(monkeypatch):
     layer, x = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(2, 16).sample(190, rng=1)
     y, start = layer(x), np.random.default_rng(2).standard_normal((2, 16, 16)) / 16
     passes = []
-    for pairs in (3, 0):
-        monkeypatch.setattr(FullHeads, "pairs", pairs)
+    for largest in (64, 0):  # with and without them
+        monkeypatch.setattr(FullHeads, "largest", largest)
         run = gauss_newton(x, y, start, priors=True, rng=np.random.default_rng(3))
         passes.append(next(one.passes for one in run if one.residual < 1e-9 or one.passes > 4000))
     assert passes[0] < 0.6 * passes[1]
