@@ -11,6 +11,7 @@ from attention.learning import LearnerBase, apart
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
+from upper.newton.alone import go_on
 from upper.newton.head_count import HeadCount, count_heads
 from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
@@ -205,13 +206,16 @@ class Newton(LearnerBase):
         # with a rank, annealing is better from any number of examples
         anneals = (self.rank is not None or few) and self._given is None
         rules = StartRules(self.starts, random=int(not anneals), confirm=True)
+        problem = replace(problem, more=self.rank is not None and supply.budget is None)
         ends = run_starts(
             problem, starts_from(problem, self.heads, self._given, "Start"), rules, work=self.work
         )
-        starts = len(ends.iterates)
+        starts, examples = len(ends.iterates), problem.examples
+        if ends.best.by_heart:
+            ends, examples = go_on(problem, supply, ends, work=self.work)
         if self.rank is None:
             ends = redraw_weakest(problem, ends, work=self.work)
-        return HeadCount(self.heads, ends.best, problem.examples, ends.passes, starts, ends.at_floor)
+        return HeadCount(self.heads, ends.best, examples, ends.passes, starts, ends.at_floor)
 
     def _without_biases(self, biased: HeadCount, problem: Problem) -> HeadCount:
         """The same heads, fitted without their biases from where they are."""
