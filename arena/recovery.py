@@ -362,7 +362,8 @@ def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newto
     truth, tokens, examples = target.layer, given["tokens"], given["examples"]
     shape: dict[str, Any] = {"biases": truth.biased, "causal": truth.causal}
     shape["rank"] = head_dim if head_dim < truth.dim else None
-    newton = _Trained(truth.heads, engine="auto", examples=examples, **shape)
+    kind = _Trained if examples is None else Newton
+    newton = kind(truth.heads, engine="auto", examples=examples, **shape)
     if examples is not None or tokens <= _FEW_TOKENS:
         return newton, []
     floor = counting_floor(heads=truth.heads, tokens=_FEW_TOKENS, dim=truth.dim, **shape)

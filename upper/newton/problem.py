@@ -1,5 +1,6 @@
 """What a fit works on: its examples, to fit and to hold out, scaled; how many heads need; the engine and the trace."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -199,7 +200,9 @@ class Problem:
     recorder: Recorder | None = None  #: records every iterate
     phase: int | None = None  #: the phase of the recorded steps
     everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
-    more: bool = False  #: whether a run ends, too, where it learns its examples by heart: more can be had
+    unlearned: float = (
+        math.inf
+    )  #: when a run learns its examples by heart, as in `upper.newton.starts.Stopping`
 
     def engine(self, heads: int) -> Engine:
         """The engine for so many heads."""

@@ -86,11 +86,10 @@ class Stopping:
     share: float = 0.0  #: of squared noise that fitting takes, as `Problem.share`; with 0 no run converges
     held_out: HeldOut | None = None  #: examples that tell whether the work ended while their error still fell
     everywhere: bool = False  #: whether the held-out examples must be at the tolerance, too
-    more: bool = False  #: whether it ends, too, where it learns its examples by heart: more can be had
-    #: it does so if the error on held-out examples is more than so many times the residual, and more than this share of
-    #: the error at the accepted iterate before; in runs that end exact one of the two is smaller
+    #: it also ends where it learns its examples by heart: if the error on held-out examples is more than so many times
+    #: the residual, and more than this share of the error at the accepted iterate before
+    unlearned: float = math.inf
     apart: float = 3.0
-    unlearned: float = 0.6
 
     def reached(self, iterate: Iterate) -> bool:
         """Whether an iterate is at the tolerance."""
@@ -103,7 +102,7 @@ class Stopping:
     def by_heart(self, iterate: Iterate, errors: list[float]) -> bool:
         """Whether a run learns by heart at an iterate; its error on held-out examples joins the `errors` so far."""
         follows = iterate.accepted and not iterate.prior and iterate.residual < AnnealedPrior().learned
-        if self.held_out is None or not self.more or not follows:
+        if self.held_out is None or math.isinf(self.unlearned) or not follows:
             return False
         errors.append(self.held_out.error(iterate.layer))
         return len(errors) > 1 and errors[-1] > max(
@@ -276,7 +275,9 @@ def run(
     if patience is None:
         patience = Patience() if problem.known.rank is None else LOW_RANK_PATIENCE
     share, held_out = problem.share(start.heads), problem.examples.held_out
-    stopping = Stopping(problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.more)
+    stopping = Stopping(
+        problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.unlearned
+    )
     iterates = problem.iterates(start, priors=priors)
     return last_iterate(problem.recorded(iterates, name) if name else iterates, stopping)
 
