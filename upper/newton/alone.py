@@ -29,6 +29,8 @@ _TIMES = 4
 _PART = 0.5
 # The least fall of the held-out error from one time to the next; see `go_on`.
 _FALL = 0.5
+# With logits of 40, outputs in float32 have errors of 1e-5.
+_COARSE = 1e-3
 # The others have errors too, so that the last steps alone gain nothing.
 _PATIENCE = Patience(1, 0.9, slow_below=0.0)
 
@@ -46,7 +48,7 @@ def go_on(problem: Problem, supply: Supply, ends: Ends, *, work: int | float) ->
         before = error(best.layer)
         wrong = wrong_heads(problem, best.layer)
         rest = None if wrong.all() else _only(best.layer, ~wrong)
-        alone = replace(problem, examples=_without(rest, more), unlearned=math.inf)
+        alone = replace(problem, examples=_without(rest, more, before), unlearned=math.inf)
         end = run(alone, heads_at(alone, _only(best.layer, wrong)), work=work - passes, patience=_PATIENCE)
         passes += end.passes
         start = heads_at(problem, _together(rest, end.layer))
@@ -91,13 +93,13 @@ def _together(rest: AttentionLayer | None, alone: AttentionLayer) -> AttentionLa
     return AttentionLayer(theta, w, np.concatenate([rest.key_bias, alone.key_bias]), alone.bias, rest.causal)
 
 
-def _without(rest: AttentionLayer | None, examples: SplitExamples) -> SplitExamples:
-    """The examples with the outputs of the other heads taken off; in float32, since these have larger errors."""
+def _without(rest: AttentionLayer | None, examples: SplitExamples, error: float) -> SplitExamples:
+    """The examples with the outputs of the other heads taken off, in float32 while their errors are larger."""
     if rest is None:
         return examples
-    rest = rest.map(lambda array: array.astype(np.float32))
-    outputs = [
-        rest(few.astype(np.float32)) for few in np.array_split(examples.x, max(1, len(examples.x) // 500))
-    ]
-    held = examples.y_held - rest(examples.x_held.astype(np.float32))
+    dtype = np.float32 if error > _COARSE else np.float64
+    rest = rest.map(lambda array: array.astype(dtype))
+    parts = np.array_split(examples.x, max(1, len(examples.x) // 500))
+    outputs = [rest(few.astype(dtype)) for few in parts]
+    held = examples.y_held - rest(examples.x_held.astype(dtype))
     return replace(examples, y=examples.y - np.concatenate(outputs), y_held=held)

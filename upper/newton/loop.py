@@ -198,6 +198,8 @@ class Run:
             raise ValueError(
                 "The start has logits beyond float32, or the examples are not finite: scale them down."
             )
+        if not variance:  # a start near the solution needs no more than a step there would
+            damping = min(damping, here.residual**2)
         residuals = [here.residual]
         shown, iterate = here, self.iterate(here)
         yield replace(iterate, damping=damping, passes=passes, prior=variance)
