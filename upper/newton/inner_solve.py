@@ -14,9 +14,6 @@ from jaxtyping import Shaped
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR
 
-LEAST_RIDGE = 1e-3
-"""The least ridge on the linear factor in units of the damping."""
-
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
@@ -49,7 +46,7 @@ def fit_linear(
 ) -> LinearFit:
     """The factor for the reads Z: one correction of the factor `before` (or of zero), towards which the ridge pulls.
 
-    The ridge is at least `ridge` and LEAST_RIDGE min(damping, 1), in units of the mean diagonal of G.
+    The ridge is at least `ridge` and 1e-3 min(damping, 1), in units of the mean diagonal of G.
     """
     xp = engine.xp
     if before is None:
@@ -64,7 +61,7 @@ def fit_linear(
     gram = xp.matrix_transpose(narrow) @ narrow
     del narrow
     p = gram.shape[0]
-    shift = max(ridge, LEAST_RIDGE * min(damping, 1.0)) * (float(xp.linalg.trace(gram)) / p) or 1.0
+    shift = max(ridge, 1e-3 * min(damping, 1.0)) * (float(xp.linalg.trace(gram)) / p) or 1.0
     inverse = engine.inverse_of_positive(gram + shift * xp.eye(p, dtype=engine.single, device=engine.device))
     if size > 0:
         pull = xp.matrix_transpose(read) @ (misfit * (1 / size))

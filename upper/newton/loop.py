@@ -13,7 +13,7 @@ from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
-from upper.newton.inner_solve import LEAST_RIDGE, InnerSolve, LinearFit, NormalEquations, fit_linear
+from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, fit_linear
 from upper.newton.prior import AnnealedPrior, PriorScale
 
 
@@ -198,9 +198,6 @@ class Run:
             raise ValueError(
                 "The start has logits beyond float32, or the examples are not finite: scale them down."
             )
-        if not variance and here.residual > 10 * LEAST_RIDGE * damping:
-            # near the solution as small as after a step there; below, the residual is of the ridge on W
-            damping = min(damping, here.residual**2)
         residuals = [here.residual]
         shown, iterate = here, self.iterate(here)
         yield replace(iterate, damping=damping, passes=passes, prior=variance)
