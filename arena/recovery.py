@@ -45,8 +45,6 @@ _LONG, _FRESH_LONG = (
     512,
     4,
 )  # tokens and number of those of layers with rotary positions: longer than what is asked
-# Trained heads need more examples than random ones: with Newton's default, a layer of 12 heads of rank 32 overfits.
-_EXAMPLES = 3  # times Newton's default
 # From sequences of a few tokens an annealed prior finds every head: attention to few tokens is nearer to a linear
 # function. Heads whose attention is nearly all or nothing keep a large error there, and more tokens determine them. The
 # rough fit ends at this error.
@@ -214,7 +212,8 @@ def recover(
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
     examples : int, optional
-        Budget in examples or queries for each layer; by default enough: for Newton three times its default.
+        Budget in examples or queries for each layer; by default enough: for Newton three times its default, and where
+        it learns some heads by heart four times as many.
     seed : int
         Seed of every random choice.
     **options
@@ -353,14 +352,19 @@ def _recovered(
     return as_plain(recovery)
 
 
+class _Trained(Newton):
+    """Newton for trained heads: with its default, a layer of 12 heads of rank 32 overfits."""
+
+    floors, low_rank_floors = 12, 24
+
+
 def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newton, list[Fit]]:
     """Newton for a layer of known rank, and the rough fit at which it starts, if there are more than a few tokens."""
     truth, tokens, examples = target.layer, given["tokens"], given["examples"]
     shape: dict[str, Any] = {"biases": truth.biased, "causal": truth.causal}
     shape["rank"] = head_dim if head_dim < truth.dim else None
-    newton = Newton(truth.heads, engine="auto", **shape)
-    enough = _EXAMPLES * newton.default_examples(truth.heads, tokens, truth.dim)
-    newton = replace(newton, examples=enough if examples is None else examples)
+    kind = _Trained if examples is None else Newton
+    newton = kind(truth.heads, engine="auto", examples=examples, **shape)
     if examples is not None or tokens <= _FEW_TOKENS:
         return newton, []
     floor = counting_floor(heads=truth.heads, tokens=_FEW_TOKENS, dim=truth.dim, **shape)

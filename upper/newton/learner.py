@@ -11,6 +11,7 @@ from attention.learning import LearnerBase, apart
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
+from upper.newton.alone import UNLEARNED, go_on
 from upper.newton.head_count import HeadCount, count_heads
 from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
@@ -31,6 +32,7 @@ class Newton(LearnerBase):
     examples : int, optional
         Budget in examples. The default is four times the counting floor (with "auto", that of the most heads tried),
         or eight times with a given rank; given examples are all used. A twentieth is held out. All starts share them.
+        Four times the default are drawn for heads of a rank that a run learns by heart (see `upper.newton.alone`).
     work : int
         Budget in passes over the examples, shared by all starts; a started trial is finished.
     starts : int
@@ -128,7 +130,7 @@ class Newton(LearnerBase):
         return known.floor(1 if self.heads == "auto" else self.heads, tokens, dim) + 1
 
     def default_examples(self, heads: int, tokens: int, dim: int) -> int:
-        """The number of examples that `fit` draws for this number of heads if there is no budget."""
+        """The number of examples that `fit` draws for this number of heads if there is no budget, and they suffice."""
         return self._default_floors * self._known.floor(heads, tokens, dim)
 
     def engine_for(self, heads: int, tokens: int, dim: int) -> Engine:
@@ -205,13 +207,17 @@ class Newton(LearnerBase):
         # with a rank, annealing is better from any number of examples
         anneals = (self.rank is not None or few) and self._given is None
         rules = StartRules(self.starts, random=int(not anneals), confirm=True)
+        if self.rank is not None and supply.budget is None:
+            problem = replace(problem, unlearned=UNLEARNED)
         ends = run_starts(
             problem, starts_from(problem, self.heads, self._given, "Start"), rules, work=self.work
         )
-        starts = len(ends.iterates)
+        starts, examples = len(ends.iterates), problem.examples
+        if ends.best.by_heart:
+            ends, examples = go_on(problem, supply, ends, work=self.work)
         if self.rank is None:
             ends = redraw_weakest(problem, ends, work=self.work)
-        return HeadCount(self.heads, ends.best, problem.examples, ends.passes, starts, ends.at_floor)
+        return HeadCount(self.heads, ends.best, examples, ends.passes, starts, ends.at_floor)
 
     def _without_biases(self, biased: HeadCount, problem: Problem) -> HeadCount:
         """The same heads, fitted without their biases from where they are."""

@@ -31,6 +31,7 @@ class Iterate:
     accepted: bool = True  #: False if it differs from the iterate before in the damping and the passes only
     #: of the end of a run: whether its work was spent while the error on held-out examples still fell
     improving: bool = False
+    by_heart: bool = False  #: whether it ended since it learned its examples by heart
     engine: str = ""  #: the engine of the run
 
 

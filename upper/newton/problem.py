@@ -1,5 +1,6 @@
 """What a fit works on: its examples, to fit and to hold out, scaled; how many heads need; the engine and the trace."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -178,6 +179,13 @@ class Supply:
         )
         return draw_split(self.oracle, n, least=floor, before=before, centred=self.known.biased)
 
+    def more(self, before: SplitExamples, times: int) -> SplitExamples:
+        """The examples drawn before, and others, until there are `times` as many."""
+        n, (_, k, d) = times * before.drawn, before.x.shape
+        advice = "give a budget of examples, which are all that is drawn"
+        require_memory(f"{n} examples of {k} tokens in {d} dimensions", 8 * n * k * 6 * d, advice=advice)
+        return draw_split(self.oracle, n, least=len(before.x), before=before, centred=self.known.biased)
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -192,6 +200,9 @@ class Problem:
     recorder: Recorder | None = None  #: records every iterate
     phase: int | None = None  #: the phase of the recorded steps
     everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
+    unlearned: float = (
+        math.inf
+    )  #: when a run learns its examples by heart, as in `upper.newton.starts.Stopping`
 
     def engine(self, heads: int) -> Engine:
         """The engine for so many heads."""
