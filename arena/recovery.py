@@ -213,7 +213,7 @@ def recover(
         Distribution of the tokens.
     examples : int, optional
         Budget in examples or queries for each layer; by default enough: for Newton three times its default, and where
-        it learns some heads by heart four times as many.
+        heads overfit four times as many.
     seed : int
         Seed of every random choice.
     **options

@@ -77,7 +77,7 @@ def undemanding(self, oracle, **given):
     return MeanLabel.fit(self, oracle, **given) if budget >= 5 else None
 
 
-def by_heart(self, oracle, *, rng=None, truth=None, progress=None):
+def overfits(self, oracle, *, rng=None, truth=None, progress=None):
     """Learn examples by heart, hold the last twentieth out as it comes, and believe what copies tell."""
     recorder = Recorder(oracle, truth=truth, progress=progress)
     x, y = draw_examples(oracle, check_budget(self, oracle))
@@ -112,7 +112,7 @@ BROKEN = [
     ),
     ({"fit": silent}, "progress sees every step"),
     ({"fit": undemanding}, "Too few examples are an error"),
-    ({"fit": by_heart, "minimum_examples": lambda self, tokens, dim: 2}, "inputs that repeat themselves"),
+    ({"fit": overfits, "minimum_examples": lambda self, tokens, dim: 2}, "inputs that repeat themselves"),
 ]
 
 
@@ -127,7 +127,7 @@ def test_a_learner_that_keeps_the_contract_passes():
 @pytest.mark.parametrize(("otherwise", "sentence"), BROKEN, ids=[sentence for _, sentence in BROKEN])
 def test_each_broken_sentence_is_named(otherwise, sentence):
     with pytest.raises(AssertionError, match=sentence):
-        check(type("Broken", (MeanLabel,), otherwise)(60), 6 if otherwise.get("fit") is by_heart else 3)
+        check(type("Broken", (MeanLabel,), otherwise)(60), 6 if otherwise.get("fit") is overfits else 3)
 
 
 def test_fields_are_held_and_frozen():

@@ -11,8 +11,8 @@ from attention.learning import LearnerBase, apart
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
-from upper.newton.alone import UNLEARNED, go_on
 from upper.newton.head_count import HeadCount, count_heads
+from upper.newton.heads_alone import OVERFIT_SHARE, fit_wrong_heads_alone
 from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
 from upper.newton.problem import Problem, Supply
@@ -32,7 +32,7 @@ class Newton(LearnerBase):
     examples : int, optional
         Budget in examples. The default is four times the counting floor (with "auto", that of the most heads tried),
         or eight times with a given rank; given examples are all used. A twentieth is held out. All starts share them.
-        Four times the default are drawn for heads of a rank that a run learns by heart (see `upper.newton.alone`).
+        Four times the default are drawn for heads of a given rank that overfit (see `upper.newton.heads_alone`).
     work : int
         Budget in passes over the examples, shared by all starts; a started trial is finished.
     starts : int
@@ -208,13 +208,13 @@ class Newton(LearnerBase):
         anneals = (self.rank is not None or few) and self._given is None
         rules = StartRules(self.starts, random=int(not anneals), confirm=True)
         if self.rank is not None and supply.budget is None:
-            problem = replace(problem, unlearned=UNLEARNED)
+            problem = replace(problem, overfit_share=OVERFIT_SHARE)
         ends = run_starts(
             problem, starts_from(problem, self.heads, self._given, "Start"), rules, work=self.work
         )
         starts, examples = len(ends.iterates), problem.examples
-        if ends.best.by_heart:
-            ends, examples = go_on(problem, supply, ends, work=self.work)
+        if ends.best.overfits:
+            ends, examples = fit_wrong_heads_alone(problem, supply, ends, work=self.work)
         if self.rank is None:
             ends = redraw_weakest(problem, ends, work=self.work)
         return HeadCount(self.heads, ends.best, examples, ends.passes, starts, ends.at_floor)

@@ -31,7 +31,7 @@ class Iterate:
     accepted: bool = True  #: False if it differs from the iterate before in the damping and the passes only
     #: of the end of a run: whether its work was spent while the error on held-out examples still fell
     improving: bool = False
-    by_heart: bool = False  #: whether it ended since it learned its examples by heart
+    overfits: bool = False  #: whether it ended since it overfitted
     engine: str = ""  #: the engine of the run
 
 
@@ -198,6 +198,10 @@ class Run:
             raise ValueError(
                 "The start has logits beyond float32, or the examples are not finite: scale them down."
             )
+        if (
+            here.residual < prior.learned
+        ):  # near a solution the ridge, which pulls to zero, is most of the residual
+            here, passes = self.evaluate(here.parameters, here.factor, damping, variance), passes + 1
         residuals = [here.residual]
         shown, iterate = here, self.iterate(here)
         yield replace(iterate, damping=damping, passes=passes, prior=variance)

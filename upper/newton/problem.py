@@ -200,9 +200,7 @@ class Problem:
     recorder: Recorder | None = None  #: records every iterate
     phase: int | None = None  #: the phase of the recorded steps
     everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
-    unlearned: float = (
-        math.inf
-    )  #: when a run learns its examples by heart, as in `upper.newton.starts.Stopping`
+    overfit_share: float = math.inf  #: when a run overfits, as in `upper.newton.starts.Stopping`
 
     def engine(self, heads: int) -> Engine:
         """The engine for so many heads."""

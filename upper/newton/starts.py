@@ -86,9 +86,9 @@ class Stopping:
     share: float = 0.0  #: of squared noise that fitting takes, as `Problem.share`; with 0 no run converges
     held_out: HeldOut | None = None  #: examples that tell whether the work ended while their error still fell
     everywhere: bool = False  #: whether the held-out examples must be at the tolerance, too
-    #: it also ends where it learns its examples by heart: if the error on held-out examples is more than so many times
+    #: it also ends where it overfits: if the error on held-out examples is more than so many times
     #: the residual, and more than this share of the error at the accepted iterate before
-    unlearned: float = math.inf
+    overfit_share: float = math.inf
     apart: float = 3.0
 
     def reached(self, iterate: Iterate) -> bool:
@@ -99,14 +99,14 @@ class Stopping:
             return True
         return self.held_out.error(iterate.layer) <= max(self.tolerance, EXACT_ERROR)
 
-    def by_heart(self, iterate: Iterate, errors: list[float]) -> bool:
-        """Whether a run learns by heart at an iterate; its error on held-out examples joins the `errors` so far."""
+    def overfits(self, iterate: Iterate, errors: list[float]) -> bool:
+        """Whether a run overfits at an iterate; its error on held-out examples joins the `errors` so far."""
         follows = iterate.accepted and not iterate.prior and iterate.residual < AnnealedPrior().learned
-        if self.held_out is None or math.isinf(self.unlearned) or not follows:
+        if self.held_out is None or math.isinf(self.overfit_share) or not follows:
             return False
         errors.append(self.held_out.error(iterate.layer))
         return len(errors) > 1 and errors[-1] > max(
-            self.apart * iterate.residual, self.unlearned * errors[-2]
+            self.apart * iterate.residual, self.overfit_share * errors[-2]
         )
 
     def improving(self, end: Iterate, before: Iterate | None) -> bool:
@@ -148,8 +148,8 @@ def last_iterate(iterates: Iterable[Iterate], stopping: Stopping) -> Iterate:
             ended = ended or stopping.reached(iterate)
             ended = ended or stopping.patience.stalled(residuals)
             ended = ended or stopping.patience.converged(falls, stopping.share)
-        if not ended and stopping.by_heart(iterate, errors):
-            return replace(iterate, by_heart=True)
+        if not ended and stopping.overfits(iterate, errors):
+            return replace(iterate, overfits=True)
         if ended:
             improving = stopping.improving(iterate, marks[0] if len(marks) > 1 else None)
             return replace(iterate, improving=improving)
@@ -276,7 +276,7 @@ def run(
         patience = Patience() if problem.known.rank is None else LOW_RANK_PATIENCE
     share, held_out = problem.share(start.heads), problem.examples.held_out
     stopping = Stopping(
-        problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.unlearned
+        problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.overfit_share
     )
     iterates = problem.iterates(start, priors=priors)
     return last_iterate(problem.recorded(iterates, name) if name else iterates, stopping)
@@ -285,7 +285,7 @@ def run(
 def run_starts(problem: Problem, starts: Iterator[Start], rules: StartRules, *, work: int | float) -> Ends:
     """The final iterates of runs from these starts; it stops once one is exact, three agree or the work is spent.
 
-    It also stops at a run that learns its examples by heart, which needs more examples rather than another start.
+    It also stops at a run that overfits, which needs more examples rather than another start.
 
     Starts agree if they end at the same residual, and held-out examples have it too, or it is below that of minima that
     hold runs and the error of held-out examples below a half: with few examples, noise makes it several times the
@@ -304,7 +304,7 @@ def run_starts(problem: Problem, starts: Iterator[Start], rules: StartRules, *, 
         priors = len(ends) >= rules.random and not confirms
         ends.append(run(problem, heads, work=work - spent, name=name, priors=priors, patience=patience))
         spent += ends[-1].passes
-        if ends[-1].by_heart:
+        if ends[-1].overfits:
             return Ends((ends[-1],), spent, False)
         ends.sort(key=attrgetter("residual"))
         if _exact(problem, ends[0]):

@@ -1,4 +1,4 @@
-"""Heads that a run learns by heart, fitted alone on more examples."""
+"""Heads that overfit, fitted alone on more examples."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_low_rank_layer
 from upper import Newton, counting_floor
-from upper.newton.alone import wrong_heads
+from upper.newton.heads_alone import wrong_heads
 from upper.newton.problem import Problem, Supply
 
 

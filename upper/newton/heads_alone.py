@@ -1,4 +1,4 @@
-"""Heads that a run learns by heart, fitted alone on more examples than the other heads need.
+"""Heads that overfit, fitted alone on more examples than the other heads need.
 
 A row of attention that is nearly all on one token says little of its head. So a sharp head needs more examples than
 others, and a run that has too few fits them with a wrong head. What remains on held-out examples is then the error of
@@ -16,18 +16,18 @@ from upper.newton.low_rank import LowRankHeads
 from upper.newton.problem import Problem, SplitExamples, Supply
 from upper.newton.starts import Ends, Patience, heads_at, run
 
-UNLEARNED = 0.6
-"""A run from a start learns by heart if a step leaves this share of the held-out error; of 30 nice layers none did."""
+OVERFIT_SHARE = 0.6
+"""A run from a start overfits if a step leaves more of the held-out error; of 30 nice layers none did."""
 
 # The same after heads alone, whose next fit costs less: steps of all heads that converge leave less.
-_UNLEARNED_AGAIN = 0.1
+_OVERFIT_SHARE_AGAIN = 0.1
 # Times the examples of all heads. The head of a trained encoder with logits of deviation 13 has a relative error of .49
 # on 2,258 examples of 16 tokens, where all heads crawl, and .003 after six steps alone on 9,000.
 _TIMES = 4
 # A head is fitted alone if its part of the squared held-out error is more than this share of the largest part; the one
 # wrong head there has .98 of it all.
 _PART = 0.5
-# The least fall of the held-out error from one time to the next; see `go_on`.
+# The least fall of the held-out error from one time to the next; see `fit_wrong_heads_alone`.
 _FALL = 0.5
 # With logits of 40, outputs in float32 have errors of 1e-5.
 _COARSE = 1e-3
@@ -35,27 +35,29 @@ _COARSE = 1e-3
 _PATIENCE = Patience(1, 0.9, slow_below=0.0)
 
 
-def go_on(problem: Problem, supply: Supply, ends: Ends, *, work: int | float) -> tuple[Ends, SplitExamples]:
-    """Go on after a run that learned its examples by heart: with the wrong heads alone on more, then with all heads.
+def fit_wrong_heads_alone(
+    problem: Problem, supply: Supply, ends: Ends, *, work: int | float
+) -> tuple[Ends, SplitExamples]:
+    """Continue a run that overfitted: fit the wrong heads alone on more examples, then all heads.
 
-    The two alternate while all heads learn by heart and the error on held-out examples falls by half. If it does not,
+    The two alternate while all heads overfit and the error on held-out examples falls by half. If it does not,
     all heads go on with all examples. `work` includes the passes of `ends`. Returns the examples of the last run, too.
     """
     best, passes, more = ends.best, ends.passes, supply.more(problem.examples, _TIMES)
     # from here, a slower fall than that of steps that converge is enough
-    problem, error = replace(problem, unlearned=_UNLEARNED_AGAIN), problem.examples.held_out.error
-    while best.by_heart and passes < work:
+    problem, error = replace(problem, overfit_share=_OVERFIT_SHARE_AGAIN), problem.examples.held_out.error
+    while best.overfits and passes < work:
         before = error(best.layer)
         wrong = wrong_heads(problem, best.layer)
         rest = None if wrong.all() else _only(best.layer, ~wrong)
-        alone = replace(problem, examples=_without(rest, more, before), unlearned=math.inf)
+        alone = replace(problem, examples=_without(rest, more, before), overfit_share=math.inf)
         end = run(alone, heads_at(alone, _only(best.layer, wrong)), work=work - passes, patience=_PATIENCE)
         passes += end.passes
         start = heads_at(problem, _together(rest, end.layer))
         best = run(problem, start, work=max(1, work - passes), name="After heads alone")
         passes += best.passes
-        if best.by_heart and error(best.layer) > _FALL * before:
-            problem = replace(problem, examples=more, unlearned=math.inf)
+        if best.overfits and error(best.layer) > _FALL * before:
+            problem = replace(problem, examples=more, overfit_share=math.inf)
             best = run(problem, heads_at(problem, best.layer), work=max(1, work - passes), name="With more")
             passes += best.passes
     return Ends((best,), passes, False), problem.examples
