@@ -82,6 +82,12 @@ def test_nothing_that_is_given_or_was_yielded_changes_as_the_run_goes_on():
         assert residual == pytest.approx(stated, rel=1e-2, abs=1e-6)
 
 
+def test_the_ridge_of_a_start_leaves_nothing_at_a_solution():
+    layer, x, y, _ = _problem(2, 3, 8)
+    first = next(gauss_newton(x, y, layer.theta, rng=np.random.default_rng(0)))
+    assert first.residual < 1e-6
+
+
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
 def test_parameters_of_a_pair_a_hundredth_apart_are_recovered(library):
     """A run that stalls goes on in double precision, and ends exact."""
