@@ -198,9 +198,7 @@ class Run:
             raise ValueError(
                 "The start has logits beyond float32, or the examples are not finite: scale them down."
             )
-        if (
-            here.residual < prior.learned
-        ):  # near a solution the ridge, which pulls to zero, is most of the residual
+        if here.residual < prior.learned:  # near a solution most of it is the pull of the ridge to zero
             here, passes = self.evaluate(here.parameters, here.factor, damping, variance), passes + 1
         residuals = [here.residual]
         shown, iterate = here, self.iterate(here)
