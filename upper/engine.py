@@ -17,8 +17,8 @@ EngineName = Literal["auto", "numpy", "torch"]
 
 # Weights of patterns below exp(-46) = 1e-20 have no effect in either precision; denormals would slow every product.
 _LEAST_LOGIT = -46.0
-# From so many multiplications a pass bfloat16 gains: at half as many, (8, 4, 32), NumPy takes .8 of the time to 1e-6 and
-# .6 to 1e-12; at more than twice as many, (4, 4, 64), it takes 1.3 and 1.15 of it.
+# From so many multiplications a pass bfloat16 gains: at half as many, (8, 4, 32), NumPy takes .8 of the time to 1e-6,
+# and at more than twice as many, (4, 4, 64), 1.1 of it.
 _WORTH_TORCH = 1 << 25
 # Added to logits of a causal layer on later tokens; no logit reaches it.
 _HIDDEN = -1e30
