@@ -113,7 +113,7 @@ class GradientDescent(LearnerBase):
     tens of passes over thousands of examples; float32 stops it near 2e-7 (measured). The fastest settings found for an
     error of 1e-6 are in `benchmarks.peer_settings`. The gradient takes O(batch k m d (d + 2 k)), half the time of
     automatic differentiation; a step of Muon or SOAP another O(m d^3). With W eliminated a step takes another
-    O(batch k (m d)^2 + (m d)^3), and "sgd" needs .5 to .9 of its seconds to 1e-6 (measured). The labels are not
+    O(batch k (m d)^2 + (m d)^3), and "sgd" needs .6 to 1 of its seconds to 1e-6 (measured). The labels are not
     rescaled, so the largest stable rate of "sgd" depends on them.
 
     References

@@ -132,7 +132,7 @@ class FullHeads(Heads):
     #: rows are weighted if (m k)^3 is at most so many times m d^2: at (8, 4, 32), 4 times, a run to 1e-12 takes .75 of
     #: the time, at (4, 8, 32), 8 times, as long, and at (8, 8, 64), 8 times, 1.4 of it
     inverses: ClassVar[int] = 4
-    #: or if rows are weighted: they then save about so many inner steps, and are made if these cost more
+    #: where rows are weighted, moments of pairs save about so many inner steps, and are made if these cost more
     steps_saved: ClassVar[int] = 32
 
     @property

@@ -51,7 +51,7 @@ def fit_wrong_heads_alone(
         wrong = wrong_heads(problem, best.layer)
         rest = None if wrong.all() else _only(best.layer, ~wrong)
         alone = replace(problem, examples=_without(rest, more, before), overfit_share=math.inf)
-        end = run(alone, heads_at(alone, _only(best.layer, wrong)), work=work - passes, patience=_PATIENCE)
+        end = run(alone, heads_at(alone, best.layer, wrong), work=work - passes, patience=_PATIENCE)
         passes += end.passes
         start = heads_at(problem, _together(rest, end.layer))
         best = run(problem, start, work=max(1, work - passes), name="After heads alone")

@@ -67,8 +67,19 @@ def fit_linear(
         pull = xp.matrix_transpose(read) @ (misfit * (1 / size))
         change = inverse @ engine.cast(pull, engine.single)
         factor = factor + size * engine.cast(change, engine.double)
-        misfit = labels - read @ engine.cast(factor, labels.dtype)
-        size = engine.norm(misfit)
+    return at_factor(engine, read, labels, factor, inverse)
+
+
+def at_factor(
+    engine: Engine,
+    read: Shaped[Any, "rows columns"],
+    labels: Shaped[Any, "rows d"],
+    factor: Shaped[Any, "columns d"],
+    inverse: Shaped[Any, "columns columns"],
+) -> LinearFit:
+    """The fit of a factor as it is, with an inverse of G."""
+    misfit = labels - read @ engine.cast(factor, labels.dtype)
+    size = engine.norm(misfit)
     if not np.isfinite(size):
         return LinearFit()
     return LinearFit(factor, size, engine.cast(misfit * (1 / (size or 1.0)), engine.single), inverse)

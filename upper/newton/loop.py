@@ -13,7 +13,7 @@ from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import NO_PRIOR, FullHeads, Heads
-from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, fit_linear
+from upper.newton.inner_solve import InnerSolve, LinearFit, NormalEquations, at_factor, fit_linear
 from upper.newton.logit_weights import WeightedEquations
 from upper.newton.prior import AnnealedPrior, PriorScale
 
@@ -208,12 +208,12 @@ class Run:
             passes, accepted = passes + evaluations + 1, False
             while not accepted:
                 plateau = damped.on_plateau(residuals)
-                accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
                 following = prior.following(variance, here.residual) if variance else 0.0
                 weighted = self._weighted(here)
                 if weighted:
                     trial, steps = self.weighted_trial(here, tolerance)
                 else:
+                    accuracy = InnerSolve().accuracy(here.residual, tolerance, plateau=plateau)
                     trial, steps = self.trial(here, damping, accuracy, (variance, following))
                 passes += 2 * steps + 2
                 before, after = here.cost(following), trial.cost(following)
@@ -306,12 +306,8 @@ class Run:
         parameters, factor = here.parameters + step, here.factor + change
         with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
             self._read = self.heads.reads(parameters)
-            misfit = self._labels - self._read @ engine.cast(factor, self._labels.dtype)
-            size = engine.norm(misfit)
-        if not np.isfinite(size):
-            return LinearFit(), steps
-        misfit = engine.cast(misfit * (1 / (size or 1.0)), engine.single)
-        return LinearFit(factor, size, misfit, here.inverse, size / self._size, parameters), steps
+            fit = at_factor(engine, self._read, self._labels, factor, here.inverse)
+        return replace(fit, residual=fit.size / self._size, parameters=parameters), steps
 
     def iterate(self, here: LinearFit) -> Iterate:
         """The state of the run at a point."""
