@@ -21,6 +21,7 @@ from studies.intervals import slope_interval
 from studies.line_figure import Panel, line_figure
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import EngineName, choose_engine
+from upper.newton.full_heads import FullHeads
 
 BASE = {"m": 4, "k": 4, "d": 32}
 VARIED: dict[str, tuple[int, ...]] = {
@@ -70,9 +71,12 @@ def run_scaling(targets: int = 5, engine: EngineName = "auto", out: Json = None,
 
 def stated_bytes(n: int, m: int, k: int, d: int) -> int:
     """The bound that `upper.newton.gauss_newton` states on its memory, without its n examples."""
-    return 4 * (6 * n * k * m * (d + 3 * k) + 16 * n * k * d + 160 * m * d * d + 8 * (m * d) ** 2) + (
-        64 << 10
-    )
+    numbers = 6 * n * k * m * (d + 3 * k) + 16 * n * k * d + 160 * m * d * d + 8 * (m * d) ** 2
+    if d <= FullHeads.largest:
+        numbers += 3 * d**4
+    if (m * k) ** 3 <= FullHeads.inverses * m * d * d:
+        numbers += 4 * n * k * (m * k) ** 2
+    return 4 * numbers + (64 << 10)
 
 
 def fit_power(x: Sequence[float], y: Sequence[float]) -> dict[str, float] | None:

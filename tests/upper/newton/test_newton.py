@@ -26,16 +26,14 @@ def _learn(layer, inputs, learner, seed=0):
     return fit, truth.measure(layer=fit.layer)
 
 
-def test_where_a_random_start_fails_the_annealed_prior_is_exact():
-    few, exact = 3 * counting_floor(heads=4, tokens=8, dim=10), {1: 0, 2: 0}
+def test_with_many_tokens_the_first_start_anneals_a_prior_where_random_ones_fail():
+    few, exact = 3 * counting_floor(heads=4, tokens=8, dim=10), 0
     for seed in (2, 3, 4, 5, 7, 12):  # which minimum a start ends in depends on the processor's rounding
-        layer = make_nice_layer(heads=4, dim=10, rng=seed)
-        for starts in exact:
-            oracle = ExampleOracle(layer, BooleanInputs(8, 10), rng=seed + 100)
-            fit = Newton(4, examples=few, starts=starts).fit(oracle, rng=seed + 200)
-            exact[starts] += fit.outcome is Outcome.EXACT
-    assert exact[1] <= 1
-    assert exact[2] >= 5
+        oracle = ExampleOracle(
+            make_nice_layer(heads=4, dim=10, rng=seed), BooleanInputs(8, 10), rng=seed + 100
+        )
+        exact += Newton(4, examples=few, starts=1).fit(oracle, rng=seed + 200).outcome is Outcome.EXACT
+    assert exact >= 5  # a random start at most one
 
 
 @pytest.mark.parametrize(
