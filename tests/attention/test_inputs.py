@@ -104,7 +104,6 @@ def test_sinusoidal_positions_are_those_of_the_formula():
         angle = position / 10000 ** (2 * i / 6)
         assert encoding[position, 2 * i] == pytest.approx(np.sin(angle), abs=1e-15)
         assert encoding[position, 2 * i + 1] == pytest.approx(np.cos(angle), abs=1e-15)
-    np.testing.assert_array_equal(sinusoidal_positions(3, 5, scale=0.5), 0.5 * sinusoidal_positions(3, 5))
 
 
 BOOLEAN = {"name": "boolean", "k": 1, "d": 1}
