@@ -42,18 +42,6 @@ def test_newton_finds_the_layer_of_the_examples(cli, files, tmp_path):
         load_target(fitted)
 
 
-def test_tokens_far_from_isotropic_are_whitened(cli, tmp_path):
-    spread = np.geomspace(30, 0.03, 6)
-    x = np.random.default_rng(0).standard_normal((N, 3, 6)) * spread
-    layer = AttentionLayer(LAYER.theta / spread[:, None] / spread, LAYER.w / spread[:, None])
-    paths = tmp_path / "x.npy", tmp_path / "y.npy"
-    for path, array in zip(paths, (x, layer(x)), strict=True):
-        np.save(path, array)
-    assert (
-        json.loads(cli("learn", "--examples-from", *paths, "--heads", 2, "--json").out)["outcome"] == "EXACT"
-    )
-
-
 def test_one_file_of_both_is_the_same_as_two(cli, files, tmp_path):
     one = json.loads(cli("learn", tmp_path / "both.safetensors", "--heads", 2, "--seed", 3, "--json").out)
     two = json.loads(cli("learn", "--examples-from", *files, "--heads", 2, "--seed", 3, "--json").out)
