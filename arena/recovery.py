@@ -372,7 +372,8 @@ def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newto
     rough = replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
     short = replace(target, inputs=inputs_named(given["inputs"], _FEW_TOKENS, truth.dim))
     fit, _ = short.fit(rough, given["seed"], fresh=_FRESH, each_step=False)
-    return replace(newton, start=fit.layer or "random"), [fit]
+    start: Any = fit.layer or "random"
+    return replace(newton, start=start), [fit]
 
 
 def _block(path: Path, layer: int, reading: dict[str, Any]) -> StoredBlock:

@@ -10,7 +10,7 @@ from attention.files import write_whole
 from paper_checks.running import ClaimResult
 from runs import Scale
 
-_VERSION = 2
+_VERSION = 2  # version 1 has a kind beside each comparison, which is skipped
 
 
 class _File(msgspec.Struct):
@@ -31,7 +31,7 @@ def read_results(folder: Path) -> Mapping[str, ClaimResult]:
         return {}
     try:
         stored = msgspec.json.decode(path.read_bytes(), type=_File)
-        if stored.version != _VERSION:
+        if stored.version not in (1, _VERSION):
             raise ValueError(f"its version is {stored.version}, not {_VERSION}")
     except (ValueError, OSError) as error:
         raise FileFormatError(

@@ -1,5 +1,6 @@
 """Claims run: verdicts, faults, registry, and files that outlive an interruption."""
 
+import json
 import os
 from dataclasses import replace
 from fractions import Fraction
@@ -223,8 +224,15 @@ class TestFolder:
             keep_result(tmp_path, *run_claims([two], inject=inject))
         assert read_results(tmp_path)["sums/two"].injected is Verdict.FAILS
 
+    def test_results_of_the_first_version_are_read(self, tmp_path):
+        data = msgspec.to_builtins(run_claim(two))
+        data["comparisons"] = [one | {"kind": "exact", "false_alarm": 0.0} for one in data["comparisons"]]
+        (tmp_path / "claims.json").write_text(json.dumps({"version": 1, "results": [data]}))
+        (comparison,) = read_results(tmp_path)["sums/two"].comparisons
+        assert (comparison.measured, comparison.holds) == ("2", True)
+
     @pytest.mark.parametrize(
-        "text", ["", "[]", '{"version": 7, "results": []}', '{"version": 2, "results": [{}]}']
+        "text", ["", "[]", '{"version": 7, "results": []}', '{"version": 1, "results": [{}]}']
     )
     def test_another_programs_file_is_refused(self, tmp_path, text):
         (tmp_path / "claims.json").write_text(text)
