@@ -113,11 +113,11 @@ def _descent(target: Target, budgets: Budgets, **settings: Any) -> Learner:
 
 
 def _six_phase(target: Target, budgets: Budgets, *, paper: bool = False) -> Learner:
-    if _without_positions(target).layer.biased:
+    heads, accept = _heads(target), budgets.accept[_is_hard(target)]
+    if target.layer.biased:
         raise DoesNotApplyError(
             "The six phases are for layers without biases, as the theorem is: drop the biases or take Newton."
         )
-    heads, accept = _heads(target), budgets.accept[_is_hard(target)]
     if paper:
         return upper.SixPhase(heads=heads, mode="paper", accept=accept, work=budgets.tuples)
     return upper.SixPhase(heads=heads, accept=accept, work=budgets.passes[_is_hard(target)])

@@ -328,7 +328,8 @@ def _recovered(
     else:
         oracle = ValueOracle.from_callable(stored, None, stored.dim)
         learner = BlockByQueries(examples=given["examples"])
-    fit, measures = _fitted(target, learner, given["seed"], oracle, _FRESH_LONG if rotary else _FRESH)
+    how: dict[str, Any] = {"fresh": _FRESH_LONG if rotary else _FRESH, "each_step": False}
+    fit, measures = target.fit(learner, given["seed"], oracle=oracle, **how)
     fits.append(fit)
     errors = _BLOCK_ERRORS if blocks else _ROTARY_ERRORS if rotary else _ERRORS
     recovery = {
@@ -370,14 +371,9 @@ def _newton(target: Target, head_dim: int, given: dict[str, Any]) -> tuple[Newto
     floor = counting_floor(heads=truth.heads, tokens=_FEW_TOKENS, dim=truth.dim, **shape)
     rough = replace(newton, examples=_ROUGH_FLOORS * floor, tolerance=_ROUGH)
     short = replace(target, inputs=inputs_named(given["inputs"], _FEW_TOKENS, truth.dim))
-    fit, _ = _fitted(short, rough, given["seed"])
-    return replace(newton, start=fit.layer or "random"), [fit]
-
-
-def _fitted(
-    target: Target, learner: Any, seed: int, oracle: ValueOracle | None = None, fresh: int = _FRESH
-) -> Any:
-    return target.fit(learner, seed, oracle=oracle, fresh=fresh, each_step=False)
+    fit, _ = short.fit(rough, given["seed"], fresh=_FRESH, each_step=False)
+    start: Any = fit.layer or "random"
+    return replace(newton, start=start), [fit]
 
 
 def _block(path: Path, layer: int, reading: dict[str, Any]) -> StoredBlock:

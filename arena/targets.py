@@ -307,8 +307,7 @@ def lwr_target(*, seed: int = 0, name: str = "", **parameters: Any) -> Target:
     return family_target(LWRFamily(**parameters), seed=seed, name=name)
 
 
-@checked
-def preset_targets(seed: NonNegativeInt = 0) -> list[Target]:
+def preset_targets() -> list[Target]:
     """The targets of a comparison without files: three nice ones, and each family's own choice (`Family.compared`)."""
     shapes: list[Any] = [
         {"heads": 2, "tokens": 2},
@@ -318,8 +317,8 @@ def preset_targets(seed: NonNegativeInt = 0) -> list[Target]:
     families = [family for _, family in sorted(registered_families().items(), reverse=True)]
     hard = [family.preset(**own) for family in families for own in family.compared]
     return [
-        *(nice_target(**shape, dim=32, seed=seed) for shape in shapes),
-        *(family_target(family, seed=seed) for family in hard),
+        *(nice_target(**shape, dim=32) for shape in shapes),
+        *map(family_target, hard),
     ]
 
 

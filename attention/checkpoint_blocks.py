@@ -14,6 +14,7 @@ from attention.checkpoints import StoredAttention, read_attention, read_floats
 from attention.conversion import Projections, convert_projections
 from attention.feed_forward import Activation, FeedForward
 from attention.foreign import guarded, wrong
+from attention.layer import causal_mask, softmax
 from attention.norm import Norm
 from attention.validation import NonNegativeInt, PositiveInt, checked
 
@@ -68,9 +69,8 @@ class StoredBlock:
         )
         logits = self.scale * query @ key.swapaxes(-1, -2)
         if self.causal:
-            logits = np.where(np.tri(logits.shape[-1], dtype=bool), logits, -np.inf)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ value
+            logits = logits + causal_mask(logits.shape[-1], logits, np)
+        mixed = softmax(logits, np) @ value
         return mixed.swapaxes(-2, -3).reshape(*x.shape[:-1], -1) @ maps.output.T + maps.output_bias
 
     @cached_property

@@ -200,7 +200,7 @@ def convert_rotary(
 
 
 def convert_torch_module(
-    module: Any, *, biases: Biases = "kept", coordinates: int | None = None, causal: bool = False
+    module: Any, *, biases: Biases = "kept", causal: bool = False
 ) -> ImportedLayer[AttentionLayer]:
     """A ``torch.nn.MultiheadAttention`` as a layer, with notes on what was dropped.
 
@@ -209,7 +209,7 @@ def convert_torch_module(
     module : torch.nn.MultiheadAttention
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
         self-attention, in evaluation mode.
-    biases, coordinates, causal
+    biases, causal
         As for `convert_projections`; a module does not say whether it is called with a causal mask.
 
     Notes
@@ -251,9 +251,7 @@ def convert_torch_module(
         return copy(tokens, tokens, tokens, need_weights=False)[0].permute(order)
 
     require_same(module, convert_projections(projections, heads=module.num_heads).layer, answer)
-    converted = convert_projections(
-        projections, heads=module.num_heads, biases=biases, coordinates=coordinates, causal=causal
-    )
+    converted = convert_projections(projections, heads=module.num_heads, biases=biases, causal=causal)
     dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
     notes = (dropout, *converted.notes) if module.dropout else converted.notes
     return replace(converted, source=f"a torch.nn.{type(module).__name__}", notes=notes)

@@ -171,12 +171,10 @@ class MarkedInputs(PositionedInputs):
 
 
 @checked
-def sinusoidal_positions(
-    tokens: PositiveInt, dim: PositiveInt, *, scale: float = 1.0
-) -> Float[np.ndarray, "k d"]:
-    """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5), times `scale`."""
+def sinusoidal_positions(tokens: PositiveInt, dim: PositiveInt) -> Float[np.ndarray, "k d"]:
+    """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5)."""
     angle = np.arange(tokens)[:, None] / 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
-    return scale * np.where(np.arange(dim) % 2 == 0, np.sin(angle), np.cos(angle))
+    return np.where(np.arange(dim) % 2 == 0, np.sin(angle), np.cos(angle))
 
 
 _BY_NAME: dict[str, Any] = {

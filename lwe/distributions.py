@@ -27,7 +27,6 @@ _MOST_VALUES = 1 << 22  # the most values that are listed one by one
 _WIDEST = 1 << 17  # the largest deviation of a rounded Gaussian whose values are listed
 _LEAST_CHANCE = 1e-30  # the least probability of a listed value of a rounded Gaussian
 _ALIKE = 1e-15
-_LONGEST_FLOAT = 1000  # bits of the largest numbers that are turned to floating point
 
 Table = tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]
 """Whole numbers in increasing order, and their probabilities."""

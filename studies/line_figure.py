@@ -40,8 +40,6 @@ class Panel:
         The points of each curve, by its name in the legend. The same name looks the same in every panel.
     log_x, log_y : bool
         Whether the axis is logarithmic. Values below 1e-32 are then drawn at 1e-32.
-    marks_only : bool
-        Whether points are drawn without lines.
     bounds : mapping of str to (iterable of pairs of float)
         Curves that are no measurements: grey lines without marks.
     verticals, horizontals : sequence of float
@@ -55,7 +53,6 @@ class Panel:
     curves: Mapping[str, Curve]
     log_x: bool = False
     log_y: bool = True
-    marks_only: bool = False
     bounds: Mapping[str, Curve] = field(default_factory=dict)
     verticals: Sequence[float] = ()
     horizontals: Sequence[float] = ()
@@ -119,9 +116,8 @@ def _draw(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> No
     if not heights:
         raise ValueError(f"The panel of {panel.y_label} has no point to draw.")
     for label, (xs, ys) in curves.items():
-        look = {**looks[label], **({"linestyle": "none"} if panel.marks_only else {})}
         shown = np.maximum(ys, _LEAST) if panel.log_y else ys
-        axes.plot(xs, shown, label=label, clip_on=False, **look)
+        axes.plot(xs, shown, label=label, clip_on=False, **looks[label])
     if panel.log_y:
         low, high = decade_limits([max(y, _LEAST) for y in heights])
         axes.set_yscale("log")

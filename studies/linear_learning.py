@@ -122,22 +122,19 @@ def _adam(*, d: int, heads: int, steps: int, rng: Generator) -> list[dict[str, A
     rows: list[dict[str, Any]] = [{"learner": "regression", "error": error, "times": 1.0}]
     for learner, heads_used in zip(_ADAM, (heads, 2 * heads, heads - 1), strict=True):
         fits: list[Fit] = []
-        while len(fits) < _STARTS and not any(_matches(fit) for fit in fits):
+        while len(fits) < _STARTS and not any(min(_errors(fit)) < _MATCHES for fit in fits):
             fits.append(
                 train_linear_attention(x, y, heads=heads_used, steps=steps, learning_rate=0.03, rng=rng)
             )
-        best, times = min(fits, key=_last_error), sum(fit.seconds for fit in fits) / seconds
+        best, times = min(fits, key=lambda fit: _errors(fit)[-1]), sum(fit.seconds for fit in fits) / seconds
         error = float(relative_error(best.predict(fresh), wanted))
         rows.append({"learner": learner, "heads_used": heads_used, "error": error, "times": times})
     return [row | {"examples": examples} for row in rows]
 
 
-def _last_error(fit: Fit) -> float:
-    return float(fit.trace[-1].measures["relative_error"])
-
-
-def _matches(fit: Fit) -> bool:
-    return any(step.measures["relative_error"] < _MATCHES for step in fit.trace)
+def _errors(fit: Fit) -> list[float]:
+    """The errors on the examples, step by step."""
+    return [float(step.measures["relative_error"]) for step in fit.trace]
 
 
 def _error(fits: Sequence[Row], times: int) -> float:

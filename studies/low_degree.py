@@ -5,6 +5,7 @@ statistical dimension say the same?
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -83,15 +84,13 @@ def _whole(pairs: SecretPairs, samples: int) -> float:
 
 
 def _least(reached: Callable[[int], bool], *, most: int = _MOST_SAMPLES) -> int | None:
-    low, high = 0, 1
+    high = 1
     while not reached(high):
-        low, high = high, 2 * high
+        high *= 2
         if high > most:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+    between = range(high // 2 + 1, high)
+    return between.start + bisect_left(between, True, key=reached)
 
 
 def _eliminated(family: SQFamily, runs: int, rng: np.random.Generator) -> int:

@@ -54,7 +54,8 @@ def measure(*, rng: np.random.Generator, part: str, dim: int, width: int, draw: 
     return {
         "queries": oracle.drawn,
         "first": _first_read(stack_map, first),
-        "second": _second_read(stack_map, second),
+        # of the second network, how many neurons: their outputs, up to scale
+        "second": 0 if stack_map is None else _matched(np.asarray(second.network.w2), stack_map.second.v),
         "error": relative_error(predicted, second(first(x))),
     }
 
@@ -67,11 +68,6 @@ def _first_read(fitted: StackMap | None, block: Block) -> int:
     u, a = (linear @ block.network.w1).T, block.network.b1 + block.layer.bias @ block.network.w1
     planes = np.concatenate([u, a[:, None]], axis=1)
     return _matched(planes, np.concatenate([fitted.first.u, fitted.first.a[:, None]], axis=1))
-
-
-def _second_read(fitted: StackMap | None, block: Block) -> int:
-    """How many neurons of the second network are read: their outputs, up to scale."""
-    return 0 if fitted is None else _matched(np.asarray(block.network.w2), fitted.second.v)
 
 
 def _matched(true: np.ndarray, found: np.ndarray) -> int:

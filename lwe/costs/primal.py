@@ -26,8 +26,6 @@ class PrimalShape:
     weighted: bool
     #: of the lattice to reduce, with the target's row; without the short vectors of a matrix of bits or trits
     dimension: int
-    log_volume: float  #: natural logarithm of its volume
-    log_deviation: float  #: natural logarithm of the standard deviation of the planted vector's entries
     gap: float  #: log of the ratio of the shortest other vector's expected length to the planted vector's
     block_size: int | None  #: the block size that finds the planted vector, by the model; None if none does
 
@@ -64,7 +62,7 @@ def primal_shape(parameters: LWEParameters, samples: int, *, weighted: bool | No
     gap = gaussian_gap(lattice, log_volume, log_sigma)
     # the embedding's own row has the length of one entry
     block_size = block_size_for(lattice + 1, log_volume + log_sigma, log_sigma) if gap > 0 else None
-    return PrimalShape(samples, weighted, lattice + 1, log_volume, log_sigma, gap, block_size)
+    return PrimalShape(samples, weighted, lattice + 1, gap, block_size)
 
 
 def _order(shape: PrimalShape) -> tuple[int, int]:

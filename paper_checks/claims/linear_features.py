@@ -176,7 +176,3 @@ def _rank(rows: np.ndarray) -> int:
 
     gram = rows.T @ rows
     return DomainMatrix([[ZZ(int(one)) for one in row] for row in gram], gram.shape, ZZ).to_field().rank()
-
-
-def _distance(found: np.ndarray, wanted: np.ndarray) -> float:
-    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))

@@ -33,8 +33,13 @@ def key_value(scale: Scale, rng: Generator) -> Iterator[Comparison]:
     of least norm is exact on Haar keys, like all others. On a fixed basis and on two keys it happens to be exact too.
     With half the keys queried and with a plane of keys it has errors of 0.49 and 0.25 of the mean squared label.
 
-    Numerical ranks by singular values, on random examples, alone and together with Haar ones. The docstring of
-    `KeyValueMemory.rank` has the derivation of each. The errors are measured, and have a margin for the draws.
+    Numerical ranks by singular values, on random examples, alone and together with Haar ones. Derivation: the query is
+    in dk dimensions, and G has a block of keys, one of keys with values and one of values. The last two are free and
+    give dk (dk dv + dv (dv + 1)/2). Gaussian keys add dk^2 (dk + 1)/2. Orthonormal keys make the first block I + q q^T,
+    whose products with q are the cubic forms on the sphere, C(dk + 2, 3) of them; in a plane dk is one less. On a basis
+    each key that is queried has 1 + dk dv + dv (dv + 1)/2. With two keys the block is 2 q q^T + k k^T, with k
+    orthogonal to q and otherwise free: G q = 2 q and tr(G) q = 3 q are dk relations. The errors are measured, and have
+    a margin for the draws.
     """
     number = 600 if scale is Scale.QUICK else 4000
     domain, wanted = KeyValueMemory("haar").examples(number, rng=rng)

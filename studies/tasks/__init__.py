@@ -1,4 +1,4 @@
-"""Tasks for linear attention, each a record with its examples, its exact model, its rank and its closed loop."""
+"""Tasks for linear attention, each with its examples, and most with an exact model, a rank or a closed loop."""
 
 from studies.tasks.automata import AutomataInContext, Automaton
 from studies.tasks.key_value import KeyValueMemory

@@ -34,8 +34,6 @@ class KeyValueMemory:
     >>> x, y = memory.examples(5, rng=0)
     >>> x.shape, y.shape, bool(abs(x[0, 0, :4] @ x[0, 1, :4]) < 1e-12)
     ((5, 3, 7), (5, 3), True)
-    >>> [KeyValueMemory(keys).rank for keys in ("haar", "gaussian", "fixed", "two-keys", "half-queried", "plane")]
-    [92, 112, 76, 108, 38, 55]
     >>> memory.rank_of_a_key
     19
     """
@@ -43,30 +41,6 @@ class KeyValueMemory:
     keys: Keys
     dk: int = 4
     dv: int = 3
-
-    @property
-    def rank(self) -> int:
-        """The rank of the features.
-
-        The query is in dk dimensions, and G has a block of keys, one of keys with values and one of values. The last
-        two are free and give dk (dk dv + dv (dv + 1)/2). Orthonormal keys make the first one I + q q^T, whose products
-        with q are the cubic forms on the sphere, C(dk + 2, 3) of them; on a basis there are dk values of q and dk
-        dimensions. With two keys it is 2 q q^T + k k^T, with k orthogonal to q and otherwise free: G q = 2 q and
-        tr(G) q = 3 q are dk relations. Gaussian keys have none.
-        """
-        dk, dv = self.dk, self.dv
-        if self.keys == "fixed":
-            return dk * self.rank_of_a_key
-        if self.keys == "half-queried":
-            return (dk + 1) // 2 * self.rank_of_a_key
-        if self.keys == "plane":
-            dk = dk - 1
-        free = dk * (dk * dv + comb(dv + 1, 2))
-        if self.keys == "gaussian":
-            return dk * comb(dk + 1, 2) + free
-        if self.keys == "two-keys" and dk > 2:
-            return dk * comb(dk + 1, 2) - dk + free
-        return comb(dk + 2, 3) + free
 
     @property
     def rank_of_a_key(self) -> int:

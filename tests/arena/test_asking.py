@@ -82,8 +82,6 @@ def test_a_function_that_is_no_layer_ends_with_an_outcome(cli, own):
         (["--ask", "{own}", "--tokens", 3, "--dim", 8], "FILE.py:NAME"),
         (["--ask", "{own}:one_matrix", "--tokens", 3], "give tokens and dim"),
         (["--ask", "{own}:one_matrix", "--tokens", 3, "--dim", 8, "--learner", "newton"], "by-queries"),
-        (["{own}", "--ask", "{own}:one_matrix"], "leave one out"),
-        (["--ask", "{own}:one_matrix", "--tokens", 3, "--dim", 8, "--rank", 2], "no use for rank"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(cli, own, given, said):

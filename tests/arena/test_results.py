@@ -58,7 +58,6 @@ def test_json_gives_back_equal_records(cell):
 
 
 WRONG = [
-    (lambda data: data.pop("format"), "format"),
     (lambda data: data.update(format="attention-bounds results 99"), "format"),
     (lambda data: data.update(made=[]), r"\$\.made"),
     (lambda data: data["cells"][0].pop("learner"), r"`learner`.*\$\.cells\[0\]"),
@@ -85,15 +84,6 @@ def test_wrong_content_is_refused_and_its_place_named(sample_results, edit, mess
 def test_what_is_no_comparison_is_refused(text):
     with pytest.raises(ValueError, match=r"comparison|not JSON|digits"):
         Results.from_json(text)
-
-
-def test_an_older_record_says_what_interrupted_it(sample_results):
-    for reason in ("interactively", True):  # text before, True now
-        data = json.loads(sample_results.to_json())
-        data["made"]["interrupted"] = reason
-        assert Results.from_json(json.dumps(data)).interruption.startswith(
-            "Stopped before the end (interactively)"
-        )
 
 
 def test_a_summary_is_the_median_and_the_range_over_seeds():

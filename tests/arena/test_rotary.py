@@ -137,10 +137,8 @@ def test_every_layer_of_a_checkpoint_comes_back_at_lengths_beyond_those_asked(ll
     [
         (("recover", "{}"), "give --by queries"),
         (("recover", "{}", "--by", "queries", "--blocks"), "whole blocks are known of"),
-        (("inspect", "{}", "--layer", 0, "--coordinates", 4), "taken whole"),
         (("inspect", "{}", "--layer", 0, "--threshold", "theta_trace=1"), "rotary positions have none"),
         (("generate", "nice", "--key-heads", 2, "-o", "x.safetensors"), "give head_dim too"),
-        (("generate", "nice", "--head-dim", 3, "-o", "x.safetensors"), "even number"),
         (("generate", "nice", "--head-dim", 4, "--width", 3, "-o", "x.safetensors"), "without positions"),
     ],
 )

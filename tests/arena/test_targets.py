@@ -87,22 +87,6 @@ def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
     assert all(bool(record.conditions) == (record.kind == "nice") for record in records)
 
 
-@pytest.mark.parametrize(
-    ("family", "label"),
-    [
-        (ParityFamily(dim=24, bits=3), "18 queries at tau 0.1 of 1771 targets"),
-        (ParityFamily(dim=48, bits=1), "1 query at tau 0.1 of 47 targets"),
-        (ProfileFamily.bump(dim=48, bits=8), "2 queries at tau 0.1 of 314457495 targets"),
-        (ProfileFamily.bump(dim=60, bits=30), "no bound on queries, 5.9e+16 targets"),
-        (HiddenGateFamily(base=ParityFamily(dim=48, bits=3)), "7862 queries at tau 0.1 of 778320 targets"),
-        (TokenParityFamily(dim=20, bits=4, tokens=3), "31 queries at tau 0.1 of 3060 targets"),
-    ],
-    ids=lambda one: getattr(one, "name", ""),
-)
-def test_the_label_of_a_family_is_its_proved_bound(family, label):
-    assert family_target(family, seed=1).record.label == label
-
-
 def test_rounding_is_called_broken_where_an_estimate_of_this_version_says_so(tmp_path):
     easy = lwr_target(n=24, q=64, p=2, seed=1)
     assumed = lwr_target(n=128, q=64, p=2, seed=1)

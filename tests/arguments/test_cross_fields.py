@@ -14,7 +14,6 @@ import upper.linear_attention as linear
 from attention import BooleanInputs, GroundTruth
 from lower.walsh import walsh_hadamard
 from lwe import LWEParameters
-from sq.johnson import OverlapGram
 from sq.krawtchouk import krawtchouk
 from sq.profiles import designed_coefficients
 
@@ -25,16 +24,12 @@ VALUES = Y.sum(axis=1)
 PARITY = sq.ParityFamily(dim=5, bits=2, construction="B")
 INSTANCE, SECRETS = PARITY.instance(1), sq.SecretSet(dim=6, bits=2)
 ZERO = lower.KnownComponent.zero(2, 3)
-KERNEL = OverlapGram(SECRETS, (0, 0, 0.5))
 SMALL = LWEParameters(n=4, q=8, p=2)
 SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
 LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
-LWR_X, LWR_Y = lwe.LWRFamily.of(SMALL).examples(LWR, rng=0).draw(9)
 FORM = np.array([1, -2, 3, 0])
-FACT = INSTANCE.certificate.facts[0]
 CSQ, STAT = sq.CSQ(0.3), sq.STAT(0.3)
 TOKENS = sq.TokenParityFamily(dim=6, tokens=3, bits=2)
-SIGNS = np.ones((2, 2, SMALL.dim))
 SIZES = {"n": 4, "q": 8, "p": 2}
 SMALL_SHAPE = {"heads": 1, "dim": 4, "rank": 2}
 UNIFORM = LWEParameters(4, 8, 2, matrix="uniform")
@@ -58,13 +53,10 @@ def samples(public=SAMPLES.public, labels=SAMPLES.labels):
 
 
 ATTENTION = [
-    (lambda: attention.PositionedInputs(BooleanInputs(1, 2), np.zeros((2, 1))), "positions"),
     (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
     (lambda: attention.make_close_heads_layer(heads=4, dim=2, gap=0.1), "heads"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
     (lambda: attention.make_transformer_shaped_layer(**SMALL_SHAPE, strengths=(8.0, 2.0)), "strengths"),
-    (lambda: attention.check_budget(upper.Newton(heads=1, examples=2), oracle()), "examples"),
-    (lambda: attention.ExampleOracle(LAYER, BooleanInputs(2, 4)).draw(2), "x|dim"),
 ]
 UPPER = [
     (lambda: upper.Newton(heads="auto", rank=2), "rank"),
@@ -80,16 +72,10 @@ UPPER = [
     (lambda: linear.FeatureMoments(6, 1).add(X, VALUES), "features|outputs"),
 ]
 LOWER = [
-    (lambda: lower.Certificate("coins", (FACT, FACT)), "name"),
     (lambda: changed(family="other"), "family"),
-    (lambda: changed(layer=layer(2, 4)), "dimensions"),
-    (lambda: changed(inputs=BooleanInputs(3, 5)), "tokens"),
-    (lambda: changed(known=ZERO), "dimensions"),
     (lambda: dataclasses.replace(ZERO, gate=3, off=ZERO), "gate"),
     (lambda: dataclasses.replace(ZERO, gate=0, off=lower.KnownComponent.zero(2, 4)), "agree"),
     (lambda: lower.Heads([0, 1, 1], [1.0], [1.0], [1.0], gate=3), "gate"),
-    (lambda: lower.Heads([0, 1, 1], [1.0, 2.0], [1.0], [1.0]), "coefficients|slopes"),
-    (lambda: lower.all_sign_matrices(8, 8), "of memory"),
     (lambda: lower.solve_gf2(np.eye(3), np.ones(2)), "bits"),
     (lambda: walsh_hadamard(np.ones(3)), "power of two"),
 ]
@@ -105,7 +91,6 @@ SQ = [
     (lambda: sq.ProfileFamily.centre_threshold(dim=6, bits=4, heads_count=3), "heads_count"),
     (lambda: sq.TokenParityFamily(dim=6, tokens=40, beta=0.01), "beta"),
     (lambda: sq.HiddenGateFamily(base=sq.ParityFamily(dim=5, bits=2, construction="B")), "c0"),
-    (lambda: sq.SecretSet(dim=10**6, bits=9).table, "secrets"),
     (lambda: SECRETS.unrank(SECRETS.size), "number"),
     (lambda: SECRETS.rank([1, 1]), "secret"),
     (lambda: PARITY.instance(PARITY.secrets.size), "number"),
@@ -130,12 +115,9 @@ SQ = [
 ]
 LWE = [
     (lambda: LWEParameters(4, 9, 2, matrix="gadget"), "power of two"),
-    (lambda: LWEParameters(4, 8, 2, Xs=lwe.SparseSigned(5)), "weight"),
     (lambda: LWEParameters(4, 8, 2, Xe=lwe.SparseSigned(2)), "Xe"),
     (lambda: LWEParameters.from_json({"n": 4}), "q"),
-    (lambda: lwe.SparseSigned(5).draw(4, 8), "weight"),
     (lambda: samples(labels=SAMPLES.labels[:3]), "labels"),
-    (lambda: SAMPLES.take(len(SAMPLES) + 1), "number"),
     (lambda: lwe.make_samples(SMALL, 3, secret=[1, 2]), "secret"),
     (lambda: lwe.uniformity.wrap_ratio([2**62, 1], 8), "form"),
     (lambda: lwe.uniformity.wrap_ratio(FORM, 8, matrix="uniform"), "matrix"),
@@ -151,11 +133,8 @@ LWE = [
         "heads|matrix|uniform",
     ),
     (lambda: lwe.LWRFamily(**SIZES, Xs=lwe.BINARY).instance(secret=[7, 3, 1, 2]), "secret"),
-    (lambda: lwe.LWRFamily(**SIZES, beta=0.01).instance(), "beta"),
-    (lambda: lwe.LWRFamily(**SIZES, matrix="uniform").instance(), "uniform"),
     (lambda: lwe.LWRFamily(n=300, q=2**20, p=2**19).instance(), "heads"),
     (lambda: lwe.samples_from_examples(X, Y, SMALL), "x"),
-    (lambda: lwe.samples_from_examples(LWR_X, LWR_Y + 0.3, SMALL), "y"),
 ]
 
 

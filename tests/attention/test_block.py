@@ -53,14 +53,6 @@ def test_a_block_is_the_network_of_the_tokens_and_the_attention():
     assert np.allclose(block(x), z + np.tanh(z @ net.w1 + net.b1) @ net.w2 + net.b2, atol=1e-14)
 
 
-def test_torch_modules_with_the_same_parameters_give_the_same_outputs():
-    torch = pytest.importorskip("torch")
-    block = make_nice_block(heads=2, dim=6, width=12, rng=0)
-    x = np.random.default_rng(1).standard_normal((4, 3, 6))
-    by_torch = block.map(torch.from_numpy)(torch.from_numpy(x))
-    assert np.allclose(by_torch.numpy(), block(x), atol=1e-13)
-
-
 @pytest.mark.parametrize("kind", ["ReLU", "GELU", "Tanh"])
 def test_three_torch_modules_become_the_network_that_they_compute(kind):
     torch = pytest.importorskip("torch")
@@ -229,11 +221,12 @@ def test_errors_of_a_block_do_not_see_the_bias_that_the_network_takes_back():
 
 def test_a_file_of_a_block_gives_the_same_block(tmp_path):
     block = make_nice_block(heads=2, dim=4, width=6, activation="relu", rng=0)
+    block = replace(block, network=replace(block.network, residual=False))
     save_layer(tmp_path / "block.safetensors", block, inputs=GaussianInputs(3, 4), made={"seed": 0})
     stored = load_layer(tmp_path / "block.safetensors")
     read = stored.layer
     assert (stored.kind, stored.inputs, stored.made) == ("block", GaussianInputs(3, 4), {"seed": 0})
-    assert read.network.activation == "relu"
+    assert (read.network.activation, read.residual, read.network.residual) == ("relu", True, False)
     for part in ("layer", "network"):
         given_arrays = getattr(block, part).parameters
         assert all(
@@ -250,27 +243,6 @@ def test_a_file_of_a_block_without_its_network_is_refused(tmp_path, residuals):
     )
     with pytest.raises(FileFormatError, match="make no block"):
         load_layer(tmp_path / "block.safetensors")
-
-
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_a_file_says_where_the_norms_stand(tmp_path, norm_first):
-    block = replace(post_norm_block(np.random.default_rng(0)), norm_first=norm_first)
-    save_layer(tmp_path / "block.safetensors", block)
-    read = load_layer(tmp_path / "block.safetensors").layer
-    assert read.norm_first is norm_first
-    assert [norm.eps for norm in read.norms] == [0.1, 0.1]
-    x = np.ones((2, 3, 6)) * np.arange(6)
-    np.testing.assert_array_equal(read(x), block(x))
-
-
-def test_a_file_of_a_block_as_it_was_first_written_is_read(tmp_path):
-    block = make_nice_block(heads=1, dim=3, width=5, rng=0)
-    about = {"activation": "gelu", "residuals": [True, False], "causal": False}
-    write_tensors(
-        tmp_path / "block.safetensors", "block", {**block.layer.parameters, **block.network.parameters}, about
-    )
-    read = load_layer(tmp_path / "block.safetensors").layer
-    assert (read.residual, read.network.residual, read.causal) == (True, False, False)
 
 
 def test_a_fit_of_a_block_is_measured_head_by_head_and_neuron_by_neuron():

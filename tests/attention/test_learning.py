@@ -10,13 +10,11 @@ import attention.learning
 from attention import (
     BooleanInputs,
     ExampleOracle,
-    GaussianInputs,
     GroundTruth,
     Learner,
     Outcome,
     Recorder,
     check_budget,
-    draw_examples,
     make_nice_layer,
     relative_error,
 )
@@ -152,18 +150,3 @@ def test_the_stream_of_a_learner_differs_by_its_seed_and_from_that_of_a_target_o
         one for seed in (1, 2) for one in (np.random.default_rng(seed), apart(np.random.default_rng(seed)))
     ]
     assert len({one.random() for one in streams}) == 4
-
-
-@pytest.mark.bad_input
-def test_examples_that_are_not_finite_or_of_wrong_shape_are_refused():
-    class Broken(GaussianInputs):
-        def sample(self, n, *, rng=None):
-            return np.full((n, self.tokens, self.dim), np.inf)
-
-    for source, match in [
-        (oracle(noise=lambda x, y, rng: np.where(y > 0, np.nan, y)), "y is an array with NaN"),
-        (oracle(noise=lambda x, y, rng: y[..., :2]), r"y is an array of shape \(20, 2, 2\)"),
-        (ExampleOracle(np.zeros_like, Broken(2, 3)), "x is an array with NaN or infinite"),
-    ]:
-        with pytest.raises(ValueError, match=f"oracle's {match}"):
-            draw_examples(source, 20)

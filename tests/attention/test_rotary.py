@@ -22,7 +22,6 @@ from attention import (
     save_layer,
 )
 from attention.files import write_tensors
-from attention.rotary import rotary_frequencies
 
 shapes = {
     "groups": st.integers(1, 3),
@@ -256,10 +255,6 @@ def test_a_fit_is_measured_up_to_the_symmetries():
     unlike = truth.measure(layer=replace(layer, frequencies=np.array([1.0, 0.0])))
     plain = truth.measure(layer=AttentionLayer(np.zeros((2, 5, 5)), layer.w))
     assert set(unlike) == set(plain) == {"relative_error", "unknown_part_error"}
-
-
-def test_the_frequencies_of_a_base_are_a_geometric_series():
-    np.testing.assert_allclose(rotary_frequencies(8, 10000.0), [1, 0.1, 0.01, 0.001])
 
 
 def test_a_nice_layer_has_logits_and_outputs_of_order_one():

@@ -179,9 +179,6 @@ REFUSED = {
     "a base of text": ("llama", {"rope_theta": "large"}, "rope_theta is 'large'"),
     "odd": ("gptj", {"rotary_dim": 3}, "even numbers are needed"),
     "too many": ("gptj", {"rotary_dim": 10}, "10 of 8 coordinates"),
-    "another type": ("qwen2", {"model_type": "cohere"}, "of type 'cohere'"),
-    "no type": ("llama", {"model_type": None}, "says how"),
-    "a soft cap": ("llama", {"attn_logit_softcapping": 50.0}, "softcapping"),
 }
 
 

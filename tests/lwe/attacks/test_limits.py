@@ -13,7 +13,7 @@ from lwe.attacks.learner import LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.distributions import TERNARY, CentredBinomial, Flips
+from lwe.distributions import TERNARY, Flips
 from lwe.parameters import LWEParameters
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
@@ -22,7 +22,6 @@ from upper import LinearBaseline
 WITHOUT = "fpylll is not installed (extra `lattice`)"
 SEARCHES = [ExhaustiveAttack(), MeetInTheMiddleAttack()]
 ATTACKS = [*SEARCHES, LeastSquaresAttack()]
-IDS = ["exhaustive", "meet in the middle", "least squares"]
 
 
 def parameters(n=6, q=16, p=4, **other):
@@ -34,7 +33,6 @@ def noisy(n, rate):
 
 
 SMALL = {"Xs": TERNARY}
-ERRORS = {"Xe": CentredBinomial(1)}
 LIMITS = {
     "NOT_APPLICABLE": [
         (BKWAttack(), noisy(8, 0.5), 100, {}, "hold nothing"),

@@ -163,9 +163,6 @@ def test_fresh_rows_support_the_right_secret_and_with_random_labels_none_more_of
     assert abs(np.mean(evidence <= np.log(0.1)) - 0.1) < 4 * np.sqrt(0.09 / 2000)
 
 
-WITHOUT = "fpylll is not installed (extra `lattice`)"
-
-
 @pytest.mark.parametrize("secret", [TERNARY, CentredBinomial(2)], ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("q", "p"), [(128, 16), (97, 97), (30, 5)])
