@@ -59,6 +59,11 @@ class Heads(ABC):
         return int(self.array.shape[0])
 
     @property
+    def rank(self) -> int:
+        """The largest rank that a Theta_i may have."""
+        return int(self.array.shape[2])
+
+    @property
     def weighable(self) -> bool:
         """Whether rows can be weighted near a solution (see `upper.newton.logit_weights`)."""
         return False

@@ -92,11 +92,6 @@ class LowRankHeads(Heads):
         """Whether the heads have a bias of the queries."""
         return bool(self.a.shape[1] > self.b.shape[1])
 
-    @property
-    def rank(self) -> int:
-        """The rank r."""
-        return int(self.a.shape[2])
-
     def parameters(self, engine: Engine) -> Shaped[Any, "e columns"]:
         """The parameters at the start: [A | B | V]."""
         factors = (
