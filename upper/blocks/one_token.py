@@ -13,7 +13,7 @@ from upper.blocks.far_field import TUBE, directions, tube_scales, tubes_apart
 from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.sphere import Sphere
-from upper.blocks.sphere_network import read_sphere
+from upper.blocks.sphere_network import read_smooth
 from upper.blocks.token_map import TokenMap
 
 
@@ -227,7 +227,7 @@ def _from_curvatures(
     for radius in _SEARCH.spheres:
         spread = radius * scale / np.sqrt(dim) * np.concatenate([np.eye(dim), plane]) @ into
         answers = partial(_spread, ask, spread)
-        start = read_sphere(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
+        start = read_smooth(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
         if start is None:
             continue
         h = len(start.u)

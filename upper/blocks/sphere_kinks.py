@@ -38,9 +38,7 @@ class _Search:
     smallest: float = 1e-5
     #: a Jacobian without a kink on the way is explained by the kinks between it and its neighbour to this
     explained: float = 1e-5
-    #: circles at most, random points for every unknown over d, and what is left where no neuron is missing
-    circles: int = 8
-    points: float = 1.5
+    circles: int = 8  #: at most
 
 
 _SEARCH = _Search()
@@ -287,8 +285,7 @@ def read_piecewise(sphere: Sphere, rng: np.random.Generator, recorder: Recorder)
         recorder.step("Kinks on a great circle", kinks=len(circle.angles), neurons=len(u))
         if not len(u):
             continue
-        n = sphere.norm(rng.standard_normal((int(by.points * (len(u) + d)) + 8, d)))
-        g, rest = sphere.explained(TokenMap.of_neurons("relu", u, a), n, sphere(n))
+        g, rest, n = sphere.explained(TokenMap.of_neurons("relu", u, a), rng)
         left = float(np.linalg.norm(rest))
         recorder.step("Random points of the sphere", error=left)
         if left < sphere.complete:
