@@ -58,6 +58,7 @@ def test_both_attentions_of_two_blocks_are_read_for_any_number_of_tokens(blocks,
     assert off.max() < 1e-5
 
 
+@pytest.mark.slow
 def test_attentions_that_do_not_answer_fresh_pairs_are_not_returned(blocks):
     first, second = blocks
     oracle = ValueOracle.from_callable(lambda x: second(first(x)), 2, 8)
