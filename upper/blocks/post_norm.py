@@ -129,9 +129,9 @@ def _peeled(
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), Norm.plain(d - 1, 0.0, centred=False))
     # in 3 coordinates any four directions are those of a piece
-    piecewise = d > 4 and is_piecewise(sphere, rng)
-    if piecewise and is_noisy(sphere, rng):
+    if d > 4 and is_noisy(sphere, rng):
         return PostNormPart(NoNetwork.NOISY, _norm(last, 0.0)), None, np.inf
+    piecewise = d > 4 and is_piecewise(sphere, rng)
     for share in _RULES.frames:
         start = (
             read_piecewise(sphere, rng, recorder)

@@ -44,9 +44,9 @@ def behind_norms(
 ) -> tuple[Block | NoNetwork, Verdict]:
     """The block behind a map of the sphere, or why there is none, and the verdict by fresh queries."""
     ask = one_token(oracle)
-    piecewise = is_piecewise(sphere, rng)
-    if piecewise and is_noisy(sphere, rng):
+    if is_noisy(sphere, rng):
         return NoNetwork.NOISY, Verdict(Outcome.NO_BLOCK)
+    piecewise = is_piecewise(sphere, rng)
     for _ in range(_RULES.circles):
         if piecewise:
             read = read_piecewise(sphere, rng, recorder)
