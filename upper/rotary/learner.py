@@ -20,11 +20,9 @@ from upper.rotary.refusal import Refusal
 from upper.value_queries.logits import Parameters
 from upper.value_queries.queries import (
     Tolerances,
-    is_causal,
     linear_part,
-    measure_precision,
     not_linear,
-    record_precision,
+    precision_and_mask,
 )
 
 # Moves of each token give the start of a head: with 4, 2 of 2 layers of 16 heads take a second attempt. More than 8
@@ -113,9 +111,7 @@ class RotaryByQueries(LearnerBase):
         precision, known = None, None
         ended = Verdict(Outcome.NOT_SEPARATED)
         try:
-            precision = measure_precision(within, random.spawn(1)[0], noise=None, accuracy=None)
-            causal = is_causal(within, precision, random.spawn(1)[0])
-            record_precision(recorder, precision, causal)
+            precision, causal = precision_and_mask(within, recorder, random)
             if not_linear(precision):
                 ended = Verdict(Outcome.NO_LAYER)
             else:
