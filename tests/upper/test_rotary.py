@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attention import (
@@ -78,6 +78,7 @@ def test_heads_nearly_as_wide_as_tokens_leave_no_filler_over():
 
 @settings(max_examples=6)
 @given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([2, 8, 16]))
+@example(35, 4, 2)  # an eigenvalue of rounding is negative
 def test_any_number_of_heads_below_half_the_dimension_and_any_width(seed, m, p):
     layer = make_nice_rotary_layer(m, 16, p, rng=seed)
     fit = RotaryByQueries().fit(ValueOracle(layer), rng=seed + 1)

@@ -8,8 +8,6 @@ from jaxtyping import Float
 from upper.blocks.kinks import Ask
 from upper.blocks.sphere import FAR
 
-# The size of tokens' entries
-_LENGTH = 3.0
 # The share of the hyperplane's normal in answers, 1e-15, and how far they are from the ellipsoid: eps, 1e-5, at most
 _FLAT, _ROUND = 1e-10, 1e-2
 
@@ -63,7 +61,7 @@ def find_ellipsoid(ask: Ask, dim: int, rng: np.random.Generator) -> Ellipsoid | 
     far = ask(FAR * np.array([[1.0], [2.0]]) * rng.standard_normal(dim))
     if not np.linalg.norm(far[1] - far[0]) <= _ROUND * np.linalg.norm(far[0]):
         return None
-    f = ask(_LENGTH * rng.standard_normal((4 * dim, dim)))
+    f = ask(rng.standard_normal((4 * dim, dim)))
     singular, right = np.linalg.svd(f - f.mean(axis=0), full_matrices=False)[1:]
     normal = right[-1]
     if singular[-1] > _FLAT * singular[-2] or not np.all(normal):

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import ndtri
 
 from upper.blocks.kinks import Ask, Regions
@@ -15,40 +15,18 @@ TUBE = 8.3
 _TELLING = 0.005, 0.35
 # A share below this, or below the noise, tells only that the point is too far.
 _SEEN = 1e-9
-# Kinks whose tubes are looked at first.
-_NEAREST = 32
 # Steps of differences, as a share of the region.
 _STEP = 1 / 8
 # A distance or a step that does not do is made four times shorter or longer, so often.
 _OFTEN = 16
 
 
-def tubes_apart(ask: Ask, regions: Regions, scale: float) -> bool:
-    """Whether the tubes beside the shortest regions are apart: a look before all scales are read."""
-    left = regions.left
-    if not len(left):
-        return True
-    room = regions.high - regions.low
-    nearest = np.argsort(np.minimum(room[left], room[left + 1]))[:_NEAREST]
-    scales = tube_scales(ask, regions, scale, nearest)
-    if scales is None:
-        return False
-    tubes = np.zeros_like(room)
-    tubes[left[nearest]] += TUBE / scales
-    tubes[left[nearest] + 1] += TUBE / scales
-    return bool(np.all(tubes < room))
-
-
-def tube_scales(
-    ask: Ask, regions: Regions, scale: float, of: Int[np.ndarray, " n"] | None = None
-) -> Float[np.ndarray, " n"] | None:
+def tube_scales(ask: Ask, regions: Regions, scale: float) -> Float[np.ndarray, " h"] | None:
     """lambda_j = |u_j . direction| of GELUs, from values in their tubes; None where another kink is too near.
 
-    At the distance s from the kink, a value is s Phi(-lambda s) times the jump away from the nearer line. All neurons,
-    or those `of` these kinks.
+    At the distance s from the kink, a value is s Phi(-lambda s) times the jump away from the nearer line.
     """
-    chosen = np.arange(len(regions.left)) if of is None else of
-    left, kinks, jumps = regions.left[chosen], regions.kinks[chosen], regions.jumps[chosen]
+    left, kinks, jumps = regions.left, regions.kinks, regions.jumps
     room = regions.high - regions.low
     behind = room[left + 1] > room[left]
     region, side = np.where(behind, left + 1, left), np.where(behind, 1.0, -1.0)

@@ -153,14 +153,6 @@ def find_regions(ask: Ask, path: Path, rng: np.random.Generator, *, least: float
     return None
 
 
-def count_kinks(ask: Ask, radius: float, dim: int, rng: np.random.Generator, *, least: float) -> float | None:
-    """An estimate of the kinks of a half circle from a seventh of it; None where two are nearer than `least`."""
-    p, q = radius * np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
-    part = Path((0.6 * p + 0.4 * q)[None], (0.4 * p + 0.6 * q)[None])
-    regions = find_regions(ask, part, rng, least=least)
-    return None if regions is None else len(regions.left) * np.pi / (2 * np.arctan(0.2))
-
-
 @dataclass(frozen=True)
 class _Pieces:
     """Pairs of points on a segment, in order."""

@@ -36,7 +36,7 @@ class FeedForwardByQueries(LearnerBase):
        the slope jumps there by (u_j . direction) v_j (`find_regions`).
     2. Jacobians at some 2.7 h / d points give all u_j up to scale, by least squares (`directions`); for GELU, one value
        near each plane gives the scale (`tube_scales`). For tanh, second differences near the origin
-       give all neurons (`read_sphere`).
+       give all neurons (`read_smooth`).
     3. Short tokens give offsets, scales and outputs by variable projection (`fit_offsets`).
     4. For ReLU and GELU act(t) = t + act(-t), so each neuron has a sign that one token leaves open. That the linear
        part is the identity, or zero, fixes all signs by one linear system (`signs_for`).

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.optimize import least_squares
 
 from attention.feed_forward import activation
 from attention.norm import Norm
@@ -14,16 +15,13 @@ from upper.blocks.token_map import TokenMap
 
 @dataclass(frozen=True)
 class _Rules:
-    """How signs are fitted; on nice blocks 4 steps end within .002 of zeros and ones."""
+    """How signs are fitted; on nice blocks they end within .002 of zeros and ones."""
 
     length: float = (
         8.0  #: of tokens' entries: n(z) - n(x) is then an eighth, so the equations are nearly quadratic
     )
     queries: float = 4.0  #: for every unknown over d
     more: int = 20  #: queries besides
-    steps: int = 30
-    shortest: float = 1e-3  #: of a step's halvings
-    enough: float = 0.9  #: a step that leaves more than this share of the error is the last
 
 
 _RULES = _Rules()
@@ -33,7 +31,7 @@ def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator)
     """The block behind its map of the sphere, and how far the signs are from zeros and ones.
 
     For ReLU and GELU act(t) = t + act(-t). With s_j = 1 for a turned neuron, W is A + sum_j s_j u_j v_j^T, and the
-    network has the linear part -sum_j s_j t_j v_j. W enters n(z), so Gauss-Newton from s = 1/2 finds s and b from
+    network has the linear part -sum_j s_j t_j v_j. W enters n(z), so least squares from s = 1/2 finds s and b from
     tokens of medium length. O(n d (h + d)^2) a step. For tanh there is no sign to find.
     """
     h, d = sphere.u.shape
@@ -44,40 +42,31 @@ def turn_signs(sphere: TokenMap, norm: Norm, ask: Ask, rng: np.random.Generator)
     nx = norm(x)
     products = nx @ sphere.u.T
 
-    def residual(s: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        z = x + nx @ sphere.linear + (products * s) @ sphere.v + b
-        t = norm(z) @ sphere.u.T + sphere.a
+    def passed(unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The signs, z, and t_j at n(z)."""
+        s = np.append(unknowns[:free], np.zeros(h - free))
+        z = x + nx @ sphere.linear + (products * s) @ sphere.v + unknowns[free:]
+        return s, z, norm(z) @ sphere.u.T + sphere.a
+
+    def rest(unknowns: np.ndarray) -> np.ndarray:
+        s, z, t = passed(unknowns)
         hidden = activation(sphere.activation, t) - s * (t - sphere.a)
-        return z, t, answers - z - hidden @ sphere.v - sphere.constant + b
+        predicted = z + hidden @ sphere.v + sphere.constant - unknowns[free:]
+        return (predicted - answers).ravel()
 
-    s, b = np.full(h, 0.5 if free else 0.0), np.zeros(d)
-    z, t, rest = residual(s, b)
-    for _ in range(_RULES.steps):
+    def jacobian(unknowns: np.ndarray) -> np.ndarray:
+        s, z, t = passed(unknowns)
+        by_s = products[:, :free, None] * sphere.v[:free]
+        moved = np.concatenate([by_s, np.broadcast_to(np.eye(d), (n, d, d))], axis=1)
         slope = activation(sphere.activation, t, derivative=True) - s
+        out = moved + ((norm.derivative(z, moved) @ sphere.u.T) * slope[:, None]) @ sphere.v
+        out[:, :free] -= (t - sphere.a)[:, :free, None] * sphere.v[:free]
+        out[:, free:] -= np.eye(d)
+        return np.swapaxes(out, 1, 2).reshape(n * d, -1)
 
-        def through(moved: np.ndarray, z: np.ndarray = z, slope: np.ndarray = slope) -> np.ndarray:
-            return moved + ((norm.derivative(z, moved) @ sphere.u.T) * slope[:, None]) @ sphere.v
-
-        by_b = through(np.broadcast_to(np.eye(d), (n, d, d))) - np.eye(d)
-        by_s = (
-            through(products[:, :free, None] * sphere.v[:free])
-            - (t - sphere.a)[:, :free, None] * sphere.v[:free]
-        )
-        jacobian = np.swapaxes(np.concatenate([by_s, by_b], axis=1), 1, 2).reshape(n * d, -1)
-        step = np.linalg.lstsq(jacobian, rest.ravel(), rcond=1e-12)[0]
-        error, length = np.linalg.norm(rest), 1.0
-        while length > _RULES.shortest:
-            new_s, new_b = s.copy(), b + length * step[free:]
-            new_s[:free] += length * step[:free]
-            new = residual(new_s, new_b)
-            if np.linalg.norm(new[2]) < error:
-                break
-            length /= 2
-        else:
-            break
-        s, b, (z, t, rest) = new_s, new_b, new
-        if np.linalg.norm(rest) > _RULES.enough * error:
-            break
+    fit = least_squares(rest, np.append(np.full(free, 0.5), np.zeros(d)), jacobian, method="lm")
+    s, b = passed(fit.x)[0], fit.x[free:]
+    b = b - norm.centred * b.mean()  # which nothing shows
     turned = s > 0.5
     return _turned(sphere, turned, norm, b), float(np.max(np.abs(s - turned), initial=0.0))
 

@@ -9,11 +9,11 @@ from jaxtyping import Float
 
 from attention import Norm, Recorder, ValueOracle
 from attention.feed_forward import Activation
-from upper.blocks.far_field import TUBE, directions, tube_scales, tubes_apart
-from upper.blocks.kinks import Ask, Path, count_kinks, find_regions, half_circle
+from upper.blocks.far_field import TUBE, directions, tube_scales
+from upper.blocks.kinks import Ask, Path, find_regions, half_circle
 from upper.blocks.separable_fit import fit_offsets
 from upper.blocks.sphere import Sphere
-from upper.blocks.sphere_network import read_sphere
+from upper.blocks.sphere_network import read_smooth
 from upper.blocks.token_map import TokenMap
 
 
@@ -89,16 +89,12 @@ class _Search:
     places: int = 5  #: places at which second differences tell ReLU from a smooth activation
     difference: float = 1e-4  #: their step, in units of the scale
     straight: float = 1e-12
-    #: radii in units of the scale. For GELU at least so many times the square of the number of neurons, so that tubes
-    #: are apart
-    radius: float = 1e6
-    smooth_radius: float = 1.2e5
-    apart: float = 250.0
+    #: the first radius, in units of the scale: kinks of thousands of neurons are apart, with their tubes. Smaller and
+    #: larger ones, 1e6 to 1e9, give the same digits
+    radius: float = 1e8
     larger: float = 8.0  #: the radius grows by this where kinks are too near
     radii: int = 9  #: half circles at most
-    #: kinks of GELU are nearer than their tubes below this many scales, those of ReLU below this share of the radius
-    tube: float = 20.0
-    nearest: float = 1e-10
+    tube: float = 20.0  #: kinks are too near below this many scales, as GELU has tubes
     #: the points of a bounded activation lie on spheres of these radii, in units of the scale: on a small one a neuron
     #: may hardly bend (1 of 20 nice networks), and on a large one more of them saturate
     spheres: tuple[float, ...] = (0.5, 1.0, 2.0)
@@ -143,7 +139,7 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     if kind == "tanh":
         return _from_curvatures(ask, scale, dim, rng, recorder)
     best, least = None, np.inf
-    radius = first = _radius(ask, kind, scale, dim, rng)
+    radius = first = _SEARCH.radius * scale
     for _ in range(_SEARCH.radii):
         read = _far_away(ask, kind, scale, half_circle(radius, dim, rng), rng)
         if read is None:
@@ -170,29 +166,13 @@ def read_token_map(ask: Ask, dim: int, rng: np.random.Generator, recorder: Recor
     return best if least < _SEARCH.wrong else NoNetwork.NOT_REPRODUCED
 
 
-def _radius(ask: Ask, kind: Activation, scale: float, dim: int, rng: np.random.Generator) -> float:
-    """A radius at which kinks are likely to be apart; with tubes it grows with the square of the number of neurons."""
-    by = _SEARCH
-    if kind != "gelu":
-        return by.radius * scale
-    radius = by.smooth_radius * scale
-    for _ in range(by.radii):
-        count = count_kinks(ask, radius, dim, rng, least=by.tube * scale)
-        if count is not None:
-            return max(radius, by.apart * count**2 * scale)
-        radius *= by.larger
-    return radius
-
-
 def _far_away(
     ask: Ask, kind: Activation, scale: float, path: Path, rng: np.random.Generator
 ) -> tuple[TokenMap, np.ndarray] | None:
     """Neurons from a path, without outputs, and how uncertain each weight is; None where kinks are too near."""
     smooth = kind == "gelu"
-    regions = find_regions(
-        ask, path, rng, least=_SEARCH.tube * scale if smooth else _SEARCH.nearest * float(path.lengths[0])
-    )
-    if regions is None or (smooth and not tubes_apart(ask, regions, scale)):
+    regions = find_regions(ask, path, rng, least=_SEARCH.tube * scale)
+    if regions is None:
         return None
     h, d = regions.jumps.shape
     sizes = tube_scales(ask, regions, scale) if smooth else np.full(h, np.inf)
@@ -227,7 +207,7 @@ def _from_curvatures(
     for radius in _SEARCH.spheres:
         spread = radius * scale / np.sqrt(dim) * np.concatenate([np.eye(dim), plane]) @ into
         answers = partial(_spread, ask, spread)
-        start = read_sphere(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
+        start = read_smooth(Sphere(answers, Norm.plain(dim + 2, 0.0, centred=False)), rng, recorder)
         if start is None:
             continue
         h = len(start.u)

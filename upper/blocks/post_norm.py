@@ -10,7 +10,6 @@ from jaxtyping import Float
 from attention import Block, FeedForward, Norm, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import Verdict
 from attention.outcome import Outcome
-from upper.blocks.direction_network import Directions, read_directions
 from upper.blocks.ellipsoid import Ellipsoid
 from upper.blocks.kinks import Ask
 from upper.blocks.mirrored import Mirrored
@@ -19,8 +18,9 @@ from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.own_and_other import attended
 from upper.blocks.peel import read_attention
 from upper.blocks.projective_fit import fit_directions
-from upper.blocks.sphere import on_both_sides
+from upper.blocks.sphere import Directions, on_both_sides
 from upper.blocks.sphere_kinks import is_noisy, is_piecewise, read_piecewise
+from upper.blocks.sphere_network import read_smooth
 from upper.blocks.summed_map import SummedMap, fit_short
 from upper.blocks.token_map import SIGNS, TokenMap
 
@@ -129,14 +129,14 @@ def _peeled(
     d = oracle.dim
     sphere = Directions(lambda n: last.plain(far(n)), Norm.plain(d - 1, 0.0, centred=False))
     # in 3 coordinates any four directions are those of a piece
-    piecewise = d > 4 and is_piecewise(sphere, rng)
-    if piecewise and is_noisy(sphere, rng):
+    if d > 4 and is_noisy(sphere, rng):
         return PostNormPart(NoNetwork.NOISY, _norm(last, 0.0)), None, np.inf
+    piecewise = d > 4 and is_piecewise(sphere, rng)
     for share in _RULES.frames:
         start = (
             read_piecewise(sphere, rng, recorder)
             if piecewise
-            else read_directions(sphere, share, rng, recorder)
+            else read_smooth(sphere, rng, recorder, share=share)
         )
         if start is None:
             continue

@@ -17,7 +17,7 @@ from upper.blocks.one_token import NoNetwork, one_token
 from upper.blocks.peel import read_attention
 from upper.blocks.sphere import Sphere
 from upper.blocks.sphere_kinks import is_noisy, is_piecewise, read_piecewise
-from upper.blocks.sphere_network import read_sphere
+from upper.blocks.sphere_network import read_smooth
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,15 @@ def behind_norms(
 ) -> tuple[Block | NoNetwork, Verdict]:
     """The block behind a map of the sphere, or why there is none, and the verdict by fresh queries."""
     ask = one_token(oracle)
-    piecewise = is_piecewise(sphere, rng)
-    if piecewise and is_noisy(sphere, rng):
+    if is_noisy(sphere, rng):
         return NoNetwork.NOISY, Verdict(Outcome.NO_BLOCK)
-    read_network = read_piecewise if piecewise else read_sphere
+    piecewise = is_piecewise(sphere, rng)
     for _ in range(_RULES.circles):
-        read = read_network(sphere, rng, recorder)
+        if piecewise:
+            read = read_piecewise(sphere, rng, recorder)
+        else:
+            read = read_smooth(sphere, rng, recorder)
+            read = None if read is None else sphere.explained(read, rng)[0]
         if read is None:
             return NoNetwork.NOT_ON_SPHERE, Verdict(Outcome.NO_BLOCK)
         g, off = turn_signs(read, sphere.norm, ask, rng)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from attention import Norm
 from upper.blocks.kinks import Ask
+from upper.blocks.projective_fit import Eliminated
 from upper.blocks.token_map import TokenMap
 
 FAR = 1e5
@@ -15,6 +16,8 @@ FAR = 1e5
 
 # What rounding and n(x + F) - n(x) leave of a difference that is zero, relative to the answers less the tokens
 _SAME = 1e-3
+# Random points for every unknown over d
+_POINTS = 1.5
 # On each side of a plane lie so many points for each unknown of its neuron, and those that are added are so near to it;
 # with 2 points alone, errors grow 1e9 times.
 _SIDES, _BESIDE = 2, 0.6
@@ -28,6 +31,9 @@ class Sphere:
     norm: Norm  #: without eps: the sphere is its image
 
     only_directions: ClassVar[bool] = False
+    #: an angle: rounding of 1e-7 and truncation of 1e-5 in second differences
+    step: ClassVar[float] = 0.01
+    centres: ClassVar[int] = 9  #: of a circle; each has d equations for every second derivative
     #: the combination of four values of a piece is below this share of the values
     rounding: ClassVar[float] = 3e-10
     complete: ClassVar[float] = 1e-5  #: what is left of random points where no neuron is missing
@@ -37,9 +43,16 @@ class Sphere:
         return self.ask(self.norm(n).reshape(-1, self.norm.dim)).reshape(n.shape)
 
     def explained(
-        self, g: TokenMap, n: Float[np.ndarray, "n d"], values: Float[np.ndarray, "n d"]
-    ) -> tuple[TokenMap, Float[np.ndarray, "n d"]]:
-        """The map with its best outputs, and what it leaves of values at points n, relative to their spread."""
+        self, g: TokenMap, rng: np.random.Generator
+    ) -> tuple[TokenMap, Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
+        """The map with its best outputs, what it leaves of the values at random points n, and n.
+
+        What is left is relative to the spread of the values.
+        """
+        n = self.norm(rng.standard_normal((int(_POINTS * sum(g.u.shape)) + 8, self.norm.dim)))
+        return *self._explained(g, n, self(n)), n
+
+    def _explained(self, g: TokenMap, n: np.ndarray, values: np.ndarray) -> tuple[TokenMap, np.ndarray]:
         g = g.with_outputs(n, values)
         return g, (values - g(n)) / np.linalg.norm(values - values.mean(axis=0))
 
@@ -89,6 +102,26 @@ def on_both_sides(
     return np.concatenate([n, along * u + np.sqrt(np.maximum(d - along**2, 0)) * across])
 
 
+class Directions(Sphere):
+    """f(n) = r(n) w(n) with a network w(n) and an unknown r: directions of answers, for n of any length."""
+
+    only_directions = True
+    step = 2e-3  # an angle: truncation of 4e-6 and rounding of 1e-9 in second differences
+    centres = 16
+    rounding = 3e-14
+    complete = 1e-4
+
+    def _explained(self, g: TokenMap, n: np.ndarray, values: np.ndarray) -> tuple[TokenMap, np.ndarray]:
+        """The map, and what it leaves of directions, with the best lengths and outputs."""
+        fitted = Eliminated.of(g, n, values)
+        return g, fitted.rest / np.linalg.norm(fitted.lengths[:, None] * values)
+
+    def __call__(self, n: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The f at points of the sphere, of unit length, a query each."""
+        f = super().__call__(n)
+        return f / np.linalg.norm(f, axis=-1, keepdims=True)
+
+
 @dataclass(frozen=True)
 class CircleJet:
     """S and its derivatives at points of a great circle."""
@@ -99,25 +132,19 @@ class CircleJet:
     tangents: Float[np.ndarray, "p d"]  #: the derivative of S along the circle, for a unit of length
     slopes: Float[np.ndarray, "p s d"]  #: that along each other direction of the basis
     curvatures: Float[np.ndarray, "p d q q"]  #: second derivatives in the angle along the first q of these
-
-    @property
-    def points(self) -> Float[np.ndarray, "p d"]:
-        """The points n."""
-        return np.sqrt(self.basis.shape[1]) * (
-            np.cos(self.angles)[:, None] * self.basis[0] + np.sin(self.angles)[:, None] * self.basis[1]
-        )
+    turned: Float[np.ndarray, "p q d"]  #: those in the angle along the circle and one of these
 
 
-def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.random.Generator) -> CircleJet:
-    """Differences of S along geodesics, p (q (q + 1) + 2 (d - q)) queries for p points and a frame of q directions.
+def read_circle(sphere: Sphere, points: int, frame: int, rng: np.random.Generator) -> CircleJet:
+    """Differences of S along geodesics, p (q (q + 1) + 2 d) queries for p points and a frame of q directions.
 
     A direction of the frame is orthogonal to the circle, so it stays tangent to the sphere all along.
     """
     basis = sphere.basis(rng)
-    others, q = basis[2:], min(frame, len(basis) - 2)
+    others, q, step = basis[2:], min(frame, len(basis) - 2), sphere.step
     angles = 2 * np.pi * np.arange(points) / points
     centres = np.cos(angles)[:, None] * basis[0] + np.sin(angles)[:, None] * basis[1]
-    along = np.cos(angles)[:, None] * basis[1] - np.sin(angles)[:, None] * basis[0]
+    along = (np.cos(angles)[:, None] * basis[1] - np.sin(angles)[:, None] * basis[0])[:, None]
     values = sphere(centres)
 
     def beside(directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -139,6 +166,7 @@ def read_circle(sphere: Sphere, points: int, frame: int, step: float, rng: np.ra
     curvatures[:, :, diagonal, diagonal] = np.swapaxes(pure[:, :q], 1, 2)
     mixed = mixed - (pure[:, i] + pure[:, j]) / 2
     curvatures[:, :, i, j] = curvatures[:, :, j, i] = np.swapaxes(mixed, 1, 2)
-    tangents, _ = beside(along[:, None])
+    tangents, second = beside(along)
+    turned = beside((along + others[:q]) / np.sqrt(2))[1] - (second + pure[:, :q]) / 2
     radius = np.sqrt(sphere.norm.dim)
-    return CircleJet(basis, angles, values, tangents[:, 0] / radius, slopes / radius, curvatures)
+    return CircleJet(basis, angles, values, tangents[:, 0] / radius, slopes / radius, curvatures, turned)

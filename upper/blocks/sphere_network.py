@@ -1,4 +1,4 @@
-"""The network of a pre-norm block from its map of the sphere: neurons from second differences, as in a network."""
+"""Smooth networks on the sphere: neurons from second differences beside a great circle."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -8,8 +8,8 @@ from jaxtyping import Float
 
 from attention import Recorder
 from attention.feed_forward import Activation, activation
-from upper.blocks.profiles import curvature, fit_profiles
-from upper.blocks.rank_ones import squares_and_identity, squares_in_span, vectors_of
+from upper.blocks.profiles import curvature, fit_waves
+from upper.blocks.rank_ones import squares, squares_and_identity, squares_in_span, vectors_of
 from upper.blocks.sphere import CircleJet, Sphere, read_circle
 from upper.blocks.token_map import TokenMap
 
@@ -18,83 +18,174 @@ from upper.blocks.token_map import TokenMap
 class _Reading:
     """Numbers of queries, and what tells a network."""
 
-    points: int = 10  #: of the circle; each has d equations for every second derivative
-    step: float = 0.01  #: an angle: rounding of 1e-7 and truncation of 1e-5 in second differences
-    width: int = 4  #: the largest number of neurons over d that the frame has room for
-    profile: float = 3e-3  #: the largest misfit of a profile, relative to the median of profiles
+    width: int = 4  #: the largest number of neurons over d that frame and centres have room for
+    least: int = 2  #: directions of a frame
+    spare: float = 1.5  #: outputs at all centres, for each of the dimensions that are spanned
     tried: int = 12  #: neurons whose profiles tell the activation
+    rounds: int = 3  #: of profiles and lengths in turn
+    misfit: float = (
+        0.05  #: the largest of a profile, relative to the median of profiles: the fit repairs the rest
+    )
 
 
 _READING = _Reading()
 
 
-def read_sphere(sphere: Sphere, rng: np.random.Generator, recorder: Recorder) -> TokenMap | None:
-    """S as a network, to 1e-4 and up to the signs of neurons; None if S is no network.
+def read_smooth(
+    sphere: Sphere, rng: np.random.Generator, recorder: Recorder, *, share: float = 1.0
+) -> TokenMap | None:
+    """The u and a of the neurons of S, to 1e-3 and up to their signs; None if S is no network.
 
-    1. At every point of a great circle the second derivatives along a frame orthogonal to it are
-       sum_j act''(t_j) v_j |E w_j|^2 x_j x_j^T less a multiple of the identity, with x_j along E w_j. All of them span
-       h + 1 dimensions, and the x_j are the vectors whose squares lie in there (`squares_in_span`).
-    2. The coefficients of x_j x_j^T give v_j up to a factor, and act'' along the circle, where t_j is a sinusoid
-       (`fit_profiles`).
-    3. First derivatives are linear in the A and the u_j, as act'(t_j) is known now. With second ones they give the
-       factors.
+    1. Along a frame orthogonal to a great circle, second derivatives at all its points are sums of
+       act''(t_j) v_j (E u_j)(E u_j)^T, less a multiple of the identity, and span h + 1 dimensions (`squares_in_span`).
+       Of directions f of w, f_ab = r w_ab + (r_a / r) f_b + (r_b / r) f_a + (...) f. Outputs off the span of f and all
+       f_a show w_ab alone.
+    2. v_j is the direction whose parts off these spans are the coefficients of (E u_j)(E u_j)^T, at all centres.
+    3. Second derivatives along the circle and the frame give u_j on the plane of the circle; of directions also the
+       logarithmic derivative of r there, as what is left of f_ab gives r_a / r. So act'' is known (`fit_waves`).
+    4. First derivatives are linear in the rest.
+
+    Of directions, the frame takes off at most this share of the outputs: a larger frame has room for more neurons, and
+    needs more centres.
     """
-    by = _READING
-    frame = int(np.ceil(2 * np.sqrt(by.width * sphere.norm.dim + 1)))
-    jet = read_circle(sphere, by.points, frame, by.step, rng)
-    recorder.step("Second derivatives on a circle", points=by.points, frame=jet.curvatures.shape[-1])
-    p, d, *_ = jet.curvatures.shape
-    vectors = vectors_of(jet.curvatures).reshape(p * d, -1)
-    x = squares_in_span(vectors, rng, recorder)
+    by, d = _READING, sphere.norm.dim
+    frame = min(int(np.ceil(2 * np.sqrt(by.width * d + 1))), int(share * d), d - 2)
+    if frame < by.least:
+        return None
+    outputs = d - sphere.only_directions * (frame + 1)  # at every centre
+    points = max(sphere.centres, 2 * int(np.ceil(by.spare * by.width * d / outputs / 2)))
+    jet = read_circle(sphere, points, frame, rng)
+    recorder.step("Second derivatives on a circle", points=points, frame=frame)
+    vectors = vectors_of(jet.curvatures)
+    off = np.broadcast_to(np.eye(d), (points, d, d))
+    if sphere.only_directions:
+        spans = np.concatenate([jet.values[:, None], jet.slopes[:, :frame]], axis=1)
+        off = np.stack([np.eye(d) - basis @ basis.T for basis in np.linalg.qr(spans.swapaxes(1, 2))[0]])
+    projected = off @ vectors
+    x = squares_in_span(projected.reshape(points * d, -1), rng, recorder, points * outputs - 1)
     if x is None:
         return None
-    weights = np.linalg.lstsq(squares_and_identity(x).T, vectors.T, rcond=None)[0][:-1].reshape(-1, p, d)
-    left, size, outputs = np.linalg.svd(weights, full_matrices=False)
-    profiles, outputs = left[:, :, 0] * size[:, :1], outputs[:, 0]
-    some = profiles[np.argsort(-size[:, 0])[: by.tried]]
+    v, weights = _outputs(off, projected, x)
+    rate, in_plane = _along_circle(sphere, jet, vectors, x, v, weights)
+    lengths = np.exp(_integral(rate))
+    waves = in_plane @ np.array([np.cos(jet.angles), np.sin(jet.angles)])
+    size = np.linalg.norm(weights, axis=0)
+    strongest = np.argsort(-size)[: by.tried]
     smooth = [kind for kind in get_args(Activation) if kind != "relu"]
-    misfits = {kind: fit_profiles(kind, some, jet.angles, rng, rounds=1)[1] for kind in smooth}
-    kind = min(smooth, key=lambda kind: float(np.median(misfits[kind])))
-    waves, misfit = fit_profiles(kind, profiles, jet.angles, rng)
+    tried = {
+        kind: np.median(_profiles(sphere, kind, weights[:, strongest], waves[strongest], lengths)[3])
+        for kind in smooth
+    }
+    kind = min(smooth, key=lambda name: float(tried[name]))
+    sizes, a, lengths, misfit = _profiles(sphere, kind, weights, waves, lengths)
     recorder.step(f"Profiles of {kind}", worst=float(misfit.max()))
-    off = (
-        misfit * size[:, 0]
-    )  # a neuron whose act'' nearly vanishes is read with fewer digits, and fitted later
-    return (
-        None
-        if off.max() > by.profile * np.median(size[:, 0])
-        else _assembled(kind, waves, profiles, outputs, jet)
-    )
+    if not np.max(misfit * size) <= by.misfit * np.median(size):
+        return None
+    arguments = np.column_stack([sizes[:, None] * in_plane, a])
+    g = _assembled(kind, jet, _known(sphere, jet), v, weights / lengths[:, None], lengths, arguments)
+    return g if np.isfinite(g.u).all() else None
+
+
+def _known(sphere: Sphere, jet: CircleJet) -> Float[np.ndarray, "p d"]:
+    """What answers do not show at each point: unit vectors along directions, or 0."""
+    return sphere.only_directions * jet.values / np.linalg.norm(jet.values, axis=1, keepdims=True)
+
+
+def _outputs(
+    off: Float[np.ndarray, "p d d"], projected: Float[np.ndarray, "p d s"], x: Float[np.ndarray, "h q"]
+) -> tuple[Float[np.ndarray, "h d"], Float[np.ndarray, "p h"]]:
+    """Directions of the v_j and the factors of v_j x_j x_j^T in the second derivatives at all centres."""
+    seen = off @ (projected @ np.linalg.pinv(squares_and_identity(x)))[:, :, : len(x)]
+    sizes = np.sum(seen**2, axis=1)
+    across = np.tensordot(sizes.T, off, axes=1) - np.einsum("pah,pbh->hab", seen, seen)
+    v = np.linalg.eigh(across)[1][:, :, 0]
+    parts = off @ v.T
+    return v, np.sum(seen * parts, axis=1) / np.sum(parts**2, axis=1)
+
+
+def _along_circle(
+    sphere: Sphere, jet: CircleJet, vectors: np.ndarray, x: np.ndarray, v: np.ndarray, weights: np.ndarray
+) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, "h 2"]]:
+    """The derivative of log r in the angle, and u_j / |E u_j| on the plane of the circle; p (2 q + 2) queries."""
+    (p, d, q, _), h = jet.curvatures.shape, len(v)
+    radius = np.sqrt(d)
+    gram, right = np.zeros((2 * h + p, 2 * h + p)), np.zeros(2 * h + p)
+    parallel = x @ x.T
+    i, j = np.triu_indices(q, 1)
+    for at, f in enumerate(_known(sphere, jet)):
+        off = np.eye(d) - np.outer(f, f)
+        slopes = sphere.only_directions * radius * jet.slopes[at, :q] @ off
+        seen = off @ v.T
+        left = off @ vectors[at] - (seen * weights[at]) @ squares(x)
+        rest = np.zeros((d, q, q))
+        rest[:, np.arange(q), np.arange(q)] = left[:, :q] - left[:, :q].mean(axis=1, keepdims=True)
+        rest[:, i, j] = rest[:, j, i] = left[:, q:] / np.sqrt(2)
+        # rest = sum_a (r_a / r) (e_a f^T + f e_a^T) less the multiples of the identity
+        products = slopes @ slopes.T
+        normal = 2 * (np.trace(products) * np.eye(q) + products) - 4 * products / q
+        across = np.linalg.pinv(normal) @ (2 * np.einsum("dab,bd->a", rest, slopes))
+        turned = (jet.turned[at] - across[:, None] * radius * jet.tangents[at]) @ off
+        direction = (-np.sin(jet.angles[at]), np.cos(jet.angles[at]))
+        own = (seen.T @ v.T) * parallel * np.outer(weights[at], weights[at])
+        by_turned, by_slopes = (weights[at] * np.sum((x @ y) * seen.T, axis=1) for y in (turned, slopes))
+        border = np.concatenate([direction[0] * by_slopes, direction[1] * by_slopes])
+        gram[: 2 * h, : 2 * h] += np.kron(np.outer(direction, direction), own)
+        gram[: 2 * h, 2 * h + at] = gram[2 * h + at, : 2 * h] = border
+        gram[2 * h + at, 2 * h + at] = np.sum(slopes**2)
+        right[: 2 * h] += np.concatenate([direction[0] * by_turned, direction[1] * by_turned])
+        right[2 * h + at] = np.sum(slopes * turned)
+    size = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+    solved = np.linalg.lstsq(gram / np.outer(size, size), right / size, rcond=1e-13)[0] / size
+    return solved[2 * h :], solved[: 2 * h].reshape(2, h).T
+
+
+def _integral(rate: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+    """The integral, with mean 0, of a function on a circle from its values at p points, p even."""
+    p = len(rate)
+    frequency = np.fft.fftfreq(p, 1 / p)
+    inverse = np.zeros(p)
+    kept = np.abs(frequency) < p // 2
+    kept[0] = False
+    inverse[kept] = 1 / frequency[kept]
+    return np.imag(np.fft.ifft(np.fft.fft(rate) * inverse))
+
+
+def _profiles(
+    sphere: Sphere, kind: Activation, weights: np.ndarray, waves: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes, offsets, lengths r and misfits: of directions, profiles give r again, as all neurons share it."""
+    for _ in range(_READING.rounds):
+        sizes, a, misfit = fit_waves(kind, (weights / lengths[:, None]).T, waves)
+        if not sphere.only_directions:
+            break
+        right = misfit <= 2 * np.median(misfit)
+        bend = curvature(kind, sizes[:, None] * waves + a[:, None])[right]
+        for _ in range(_READING.rounds):
+            profiles = (weights[:, right] / lengths[:, None]).T
+            expected = bend * (np.sum(profiles * bend, axis=1) / np.sum(bend**2, axis=1))[:, None]
+            with np.errstate(all="ignore"):  # wrong neurons may have no curvature
+                lengths = lengths * np.sum(profiles * expected, axis=0) / np.sum(expected**2, axis=0)
+    return sizes, a, lengths, misfit
 
 
 def _assembled(
     kind: Activation,
-    waves: Float[np.ndarray, "h 3"],
-    profiles: Float[np.ndarray, "h p"],
-    outputs: Float[np.ndarray, "h d"],
     jet: CircleJet,
+    f: Float[np.ndarray, "p d"],
+    v: np.ndarray,
+    profiles: Float[np.ndarray, "p h"],
+    lengths: Float[np.ndarray, " p"],
+    arguments: Float[np.ndarray, "h 3"],
 ) -> TokenMap:
-    """All of S by linear least squares, from the arguments t_j along the circle and the directions of the v_j."""
-    (h, d), p = outputs.shape, len(jet.angles)
-    q = jet.curvatures.shape[-1]
-    cosine, sine = np.cos(jet.angles), np.sin(jet.angles)
-    t = waves @ np.array([cosine, sine, np.ones(p)])
+    """The neurons; first derivatives off f are linear in u_j |v_j| and the linear part."""
+    (p, d, q, _), h = jet.curvatures.shape, len(v)
+    t = arguments @ np.array([np.cos(jet.angles), np.sin(jet.angles), np.ones(p)])
     slope, bend = activation(kind, t, derivative=True), curvature(kind, t)
-    design = np.zeros((p, d, h + d))
-    design[:, :, :h] = slope.T[:, None] * outputs.T
-    design[:, :, h:] = np.eye(d)
-    solved = np.linalg.lstsq(
-        design.reshape(p * d, -1), np.swapaxes(jet.slopes, 1, 2).reshape(p * d, -1), rcond=None
-    )[0]
-    across = solved[:h]  # |v_j| (u_j . e) for the directions e that are not in the plane
-    # second derivatives in the angle are d |E u_j|^2 |v_j| act'', and these are known beside |E u_j|^2 |v_j|^2
-    factor = np.sum(profiles * bend, axis=1) / np.sum(bend**2, axis=1) / d
-    sizes = np.sum(across[:, :q] ** 2, axis=1) / factor
-    v = sizes[:, None] * outputs
-    u = np.column_stack([waves[:, :2] / np.sqrt(d), across / sizes[:, None]])
-    turning = (waves[:, 1:2] * cosine - waves[:, :1] * sine) / np.sqrt(d)  # u_j along the circle
-    rest = jet.tangents - (slope * turning).T @ v
-    in_plane = np.linalg.lstsq(np.column_stack([-sine, cosine]), rest, rcond=None)[0]
-    linear = jet.basis.T @ np.concatenate([in_plane, solved[h:].T])
-    constant = np.mean(jet.values - jet.points @ linear - activation(kind, t).T @ v, axis=0)
-    return TokenMap(kind, u @ jet.basis, waves[:, 2], v, linear, constant)
+    off = np.eye(d) - f[:, :, None] * f[:, None]
+    design = np.concatenate([(off @ v.T) * slope.T[:, None], off], axis=2) * lengths[:, None, None]
+    slopes = off @ np.swapaxes(jet.slopes, 1, 2)
+    across = np.linalg.lstsq(design.reshape(p * d, -1), slopes.reshape(p * d, -1), rcond=None)[0][:h]
+    factor = np.sum(profiles.T * bend, axis=1) / np.sum(bend**2, axis=1) / d  # |v_j| |E u_j|^2
+    sizes = np.sum(across[:, :q] ** 2, axis=1) / factor  # |v_j|
+    u = np.column_stack([arguments[:, :2] / np.sqrt(d), across / sizes[:, None]]) @ jet.basis
+    return TokenMap.of_neurons(kind, u, arguments[:, 2])

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import least_squares
-from scipy.special import expit
 
 from attention import AttentionLayer, ValueOracle
 from upper.blocks.one_token import one_token
@@ -234,11 +233,8 @@ def _last_fit(oracle: ValueOracle, stack: Stack, rng: np.random.Generator) -> St
     def rest(step: np.ndarray) -> np.ndarray:
         return (_stepped(stack, step).behind(x) - wanted).ravel()
 
-    def slopes(step: np.ndarray) -> np.ndarray:
-        return _derivative(_stepped(stack, step), x).reshape(-1, unknowns)
-
     with np.errstate(all="ignore"):  # steps so long that numbers overflow are shortened
-        fit = least_squares(rest, np.zeros(unknowns), slopes, x_scale="jac", max_nfev=_STEPS)
+        fit = least_squares(rest, np.zeros(unknowns), x_scale="jac", max_nfev=_STEPS)
     return _stepped(stack, fit.x)
 
 
@@ -255,35 +251,3 @@ def _stepped(stack: Stack, step: Float[np.ndarray, " p"]) -> Stack:
             )
         )
     return Stack((layers[0], layers[1]), stack.map)
-
-
-def _derivative(stack: Stack, x: Float[np.ndarray, "n 2 d"]) -> Float[np.ndarray, "n 2 d p"]:
-    """The derivatives of `Stack.behind` by both layers' parameters."""
-    first, second = stack.layers
-    z = _mixed(first, x)
-    inner = stack.map.first.jacobian(z.reshape(-1, z.shape[2])).reshape(*z.shape, -1)
-    by_first, _, _ = _layer_derivative(first, x)
-    by_second, own, other = _layer_derivative(second, stack.map.first(z))
-    through = np.swapaxes(inner @ own, 2, 3) @ by_first
-    through += np.swapaxes(inner[:, ::-1] @ other, 2, 3) @ by_first[:, ::-1]
-    return np.concatenate([through, by_second], axis=3)
-
-
-def _layer_derivative(
-    layer: AttentionLayer, x: Float[np.ndarray, "n 2 d"]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Derivatives of a(X)_b by the parameters, [n, k, b, p], and by the own and the other token, [n, k, token, b]."""
-    n, k, d = x.shape
-    theta, w, bias = layer.theta, layer.w, layer.key_bias
-    delta = x[:, ::-1] - x
-    rows = np.einsum("nka,iab->nkib", x, theta) + bias  # logits are rows . delta
-    shares = expit(np.einsum("nkib,nkb->nki", rows, delta))
-    pull = (shares * (1 - shares))[..., None] * np.einsum("nka,iab->nkib", delta, w)
-    by_bias = np.einsum("nka,nkib->nkbia", delta, pull)
-    by_theta = by_bias[:, :, :, :, None, :] * x[:, :, None, None, :, None]
-    by_w = np.einsum("nki,nka,bc->nkbiac", shares, delta, np.eye(d))
-    flat = [part.reshape(n, k, d, -1) for part in (by_theta, by_bias, by_w)]
-    mixed = np.einsum("nki,iab->nkab", shares, w)
-    towards = np.einsum("nkia,nkib->nkab", rows, pull)
-    back = np.einsum("nkb,iab,nkic->nkac", delta, theta, pull, optimize=True)
-    return np.concatenate(flat, axis=3), np.eye(d) - mixed + back - towards, mixed + towards

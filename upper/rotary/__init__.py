@@ -1,6 +1,5 @@
 """Layers with rotary positions by value queries: a learner of six steps, one file each, and no search."""
 
-from upper.rotary.learner import RotaryByQueries
-from upper.rotary.refusal import Refusal
+from upper.rotary.learner import Refusal, RotaryByQueries
 
 __all__ = ["Refusal", "RotaryByQueries"]

@@ -88,7 +88,7 @@ class _Side:
         angles = np.angle(np.linalg.eigvals(np.linalg.lstsq(one.T, other.T, rcond=None)[0]))
         turning = np.sort(angles[angles > still])[::-1]
         turning = np.array([self._refined(self._refined(omega)) for omega in turning])
-        turning = turning[turning > still]
+        turning = turning[(turning > still) & (turning < np.pi)]  # rounding has negative eigenvalues
         return np.concatenate([turning, np.zeros(max(len(angles) - 2 * len(turning), 0))])
 
     def _refined(self, omega: float) -> float:

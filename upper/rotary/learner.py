@@ -1,6 +1,7 @@
 """The learner of layers with rotary positions from value queries."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 import numpy as np
@@ -16,15 +17,12 @@ from upper.rotary.movable import Movable, movable_tokens
 from upper.rotary.moved_token import Counted, EqualTokens, count_heads, positions_show
 from upper.rotary.projections import read_projections
 from upper.rotary.queries_side import Scores, read_queries
-from upper.rotary.refusal import Refusal
 from upper.value_queries.logits import Parameters
 from upper.value_queries.queries import (
     Tolerances,
-    is_causal,
     linear_part,
-    measure_precision,
     not_linear,
-    record_precision,
+    precision_and_mask,
 )
 
 # Moves of each token give the start of a head: with 4, 2 of 2 layers of 16 heads take a second attempt. More than 8
@@ -37,6 +35,22 @@ _LENGTHS = (8, 8, 64, 64, 512, 512)
 # Coarse answers are predicted to so many times what counts as equal in them, and to one per cent: in float32 to 1e-4 to
 # 2e-3.
 _AMPLIFIED, _LARGEST = 3e3, 0.01
+
+
+class Refusal(Enum):
+    """Why there is no layer; the details of a fit that ends without one."""
+
+    NO_POSITIONS = "Tokens that change places change nothing: there are no positions; take ByQueries."
+    MANY_HEADS = "There are too many heads: fewer than half the coordinates can be read."
+    NO_PENCIL = "Heads are not told apart: their projections are dependent, or their weights are saturated."
+    PROJECTIONS = "The projections do not fit their answers: the function is no layer with rotary positions."
+    SATURATED = "Weights of movable tokens are not read: some are too small, or a projection has rank one."
+    FREQUENCIES = "The frequencies of the layer are not the given ones: leave them out, and they are found."
+
+    @property
+    def explanation(self) -> str:
+        """The sentence, for a `Fit` whose details this is."""
+        return str(self.value)
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,7 @@ class RotaryByQueries(LearnerBase):
         precision, known = None, None
         ended = Verdict(Outcome.NOT_SEPARATED)
         try:
-            precision = measure_precision(within, random.spawn(1)[0], noise=None, accuracy=None)
-            causal = is_causal(within, precision, random.spawn(1)[0])
-            record_precision(recorder, precision, causal)
+            precision, causal = precision_and_mask(within, recorder, random)
             if not_linear(precision):
                 ended = Verdict(Outcome.NO_LAYER)
             else:

@@ -33,12 +33,10 @@ from upper.value_queries.queries import (
     Tolerances,
     TwoTokens,
     find_scale_and_rank,
-    is_causal,
     linear_part,
-    measure_precision,
     not_linear,
+    precision_and_mask,
     rank_of_values,
-    record_precision,
 )
 from upper.value_queries.rank_one import ATTEMPTS, rank_one_heads
 from upper.value_queries.separation import Refusal, separate_heads
@@ -133,12 +131,10 @@ class ByQueries(LearnerBase):
         precision, known, signs = None, None, None
         layer: AttentionLayer | None = None
         try:
-            precision = measure_precision(
-                within, random.spawn(1)[0], noise=self.noise, accuracy=self.accuracy
+            precision, causal = precision_and_mask(
+                within, recorder, random, noise=self.noise, accuracy=self.accuracy
             )
-            causal = is_causal(within, precision, random.spawn(1)[0])
             asked = LastRows(within) if causal else within
-            record_precision(recorder, precision, causal)
             if not_linear(precision):
                 verdict = Verdict(Outcome.NO_LAYER)
             else:

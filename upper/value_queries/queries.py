@@ -144,8 +144,17 @@ def is_causal(oracle: ValueOracle, precision: AnswerPrecision, rng: np.random.Ge
     return last_depends
 
 
-def record_precision(recorder: Recorder, precision: AnswerPrecision, causal: bool) -> None:
-    """The step of a trace that says how exact answers are, and whether they are those of a causal layer."""
+def precision_and_mask(
+    oracle: ValueOracle,
+    recorder: Recorder,
+    rng: np.random.Generator,
+    *,
+    noise: float | None = None,
+    accuracy: float | None = None,
+) -> tuple[AnswerPrecision, bool]:
+    """How exact the answers are, and whether they are those of a causal layer; the first step of a trace."""
+    precision = measure_precision(oracle, rng.spawn(1)[0], noise=noise, accuracy=accuracy)
+    causal = is_causal(oracle, precision, rng.spawn(1)[0])
     recorder.step(
         "Precision of the answers",
         noise=precision.noise,
@@ -153,6 +162,7 @@ def record_precision(recorder: Recorder, precision: AnswerPrecision, causal: boo
         repeatable=precision.repeatable,
         causal=causal,
     )
+    return precision, causal
 
 
 class LastRows(DerivedOracle):

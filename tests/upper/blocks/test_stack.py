@@ -6,7 +6,7 @@ import pytest
 from attention import ValueOracle, make_nice_block, relative_error
 from upper.blocks.one_token import one_token
 from upper.blocks.stack import StackMap, read_stack_map
-from upper.blocks.stack_pairs import Stack, _derivative, _stepped, read_stack
+from upper.blocks.stack_pairs import Stack, read_stack
 
 
 def two_blocks(seed):
@@ -58,13 +58,7 @@ def test_both_attentions_of_two_blocks_are_read_for_any_number_of_tokens(blocks,
     assert off.max() < 1e-5
 
 
-def test_derivatives_of_a_stack_are_those_of_differences(fitted):
-    rng = np.random.default_rng(5)
-    x, step = rng.standard_normal((4, 2, 8)), 1e-6 * rng.standard_normal(2 * 2 * 8 * 17)
-    change = (_stepped(fitted, step).behind(x) - _stepped(fitted, -step).behind(x)) / 2
-    assert np.allclose(_derivative(fitted, x) @ step, change, atol=1e-4 * np.abs(change).max())
-
-
+@pytest.mark.slow
 def test_attentions_that_do_not_answer_fresh_pairs_are_not_returned(blocks):
     first, second = blocks
     oracle = ValueOracle.from_callable(lambda x: second(first(x)), 2, 8)
