@@ -35,8 +35,10 @@ CASES = (
     *((4, 4, 32, floors, "nice") for floors in (3, 1.5)),
     *((4, 4, 32, floors, law) for law in _LOW_RANK for floors in (4, 1.5)),
     *((4, k, 32, 8, law, _RANK) for k in (4, 8) for law in _LOW_RANK),
+    # as many examples as at 1.5 floors without the rank
+    *((4, 4, 32, 3.4, law, _RANK, 200_000) for law in _LOW_RANK),
 )
-"""m, k, d, the number of examples in counting floors, the law of the heads, and their rank if Newton knows it."""
+"""m, k, d, the examples in counting floors, the law of the heads; their rank if Newton knows it, and its work."""
 NEEDED = 0.95
 """The required share of recovered targets."""
 _EXACT = 1e-10
@@ -60,14 +62,22 @@ def run_success(targets: int = 20, out: Json = None, engine: EngineName = "auto"
 
 
 def _row(
-    targets: int, engine: EngineName, m: int, k: int, d: int, floors: float, law: str, rank: int | None = None
+    targets: int,
+    engine: EngineName,
+    m: int,
+    k: int,
+    d: int,
+    floors: float,
+    law: str,
+    rank: int | None = None,
+    work: int = 20_000,
 ) -> dict[str, Any]:
     examples = math.ceil(floors * counting_floor(heads=m, tokens=k, dim=d, rank=rank))
     inputs = BooleanInputs(k, d)
     errors, starts, seconds = [], [], []
     for seed in range(targets):
         layer = _LAWS[law](heads=m, dim=d, rng=[seed, 0])
-        fit = Newton(m, examples=examples, rank=rank, engine=engine).fit(
+        fit = Newton(m, examples=examples, rank=rank, work=work, engine=engine).fit(
             ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3]
         )
         truth = GroundTruth.draw(layer, inputs, 1000, rng=[seed, 1])

@@ -10,6 +10,7 @@ from attention import (
     GaussianInputs,
     GroundTruth,
     Outcome,
+    make_low_rank_layer,
     make_nice_layer,
 )
 from attention.layer import read_tokens
@@ -34,6 +35,15 @@ def test_with_many_tokens_the_first_start_anneals_a_prior_where_random_ones_fail
         )
         exact += Newton(4, examples=few, starts=1).fit(oracle, rng=seed + 200).outcome is Outcome.EXACT
     assert exact >= 5  # a random start at most one
+
+
+def test_heads_of_a_known_rank_start_wider_where_narrow_factors_fail():
+    few, exact = 3 * counting_floor(heads=4, tokens=4, dim=32, rank=8), 0
+    for seed in (0, 2, 4, 5):
+        layer = make_low_rank_layer(heads=4, dim=32, rank=8, w_rank=8, rng=seed)
+        oracle = ExampleOracle(layer, BooleanInputs(4, 32), rng=[seed, 2])
+        exact += Newton(4, rank=8, examples=few, starts=1).fit(oracle, rng=[seed, 3]).outcome is Outcome.EXACT
+    assert exact >= 3  # factors of rank 8 none
 
 
 @pytest.mark.parametrize(
