@@ -57,7 +57,8 @@ class Newton(LearnerBase):
         held-out examples have too.
     rank : int, optional
         The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
-        Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.
+        Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor. Random starts have one
+        and a half times the rank, and are cut to it once they have learned (see `upper.newton.starts`).
     biases : bool or "auto"
         Whether the layer has biases (see `attention.AttentionLayer`), which are then learned too: c_i with Theta_i, and
         b with W. With "auto" they are learned, and dropped again if the examples do not need them (see `needs_biases`);
