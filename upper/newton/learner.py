@@ -8,15 +8,16 @@ import numpy as np
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
 from attention.evaluation import EXACT_ERROR, Verdict
 from attention.learning import LearnerBase, apart
+from attention.memory import NotEnoughMemoryError
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, engine_at_size
 from upper.floor import LayerClass
 from upper.newton.head_count import HeadCount, count_heads
-from upper.newton.heads_alone import OVERFIT_SHARE, fit_wrong_heads_alone
 from upper.newton.noise import needs_biases, noise_level
 from upper.newton.other_inputs import determines_other_inputs
 from upper.newton.problem import Problem, Supply
 from upper.newton.starts import (
+    Ends,
     MomentRules,
     StartRules,
     heads_at,
@@ -40,7 +41,7 @@ class Newton(LearnerBase):
     examples : int, optional
         Budget in examples. The default is four times the counting floor (with "auto", that of the most heads tried),
         or eight times with a given rank; given examples are all used. A twentieth is held out. All starts share them.
-        Four times the default are drawn for heads of a given rank that overfit (see `upper.newton.heads_alone`).
+        Twice as many are drawn, again and again, while heads of a given rank overfit.
     work : int
         Budget in passes over the examples, shared by all starts; a started trial is finished.
     starts : int
@@ -221,17 +222,23 @@ class Newton(LearnerBase):
         # with a rank, annealing is better from any number of examples
         anneals = (self.rank is not None or few or many) and self._given is None
         rules = StartRules(self.starts, random=int(not anneals), confirm=True)
-        if self.rank is not None and supply.budget is None:
-            problem = replace(problem, overfit_share=OVERFIT_SHARE)
+        problem = replace(problem, ends_overfitted=self.rank is not None and supply.budget is None)
         ends = run_starts(
             problem, starts_from(problem, self.heads, self._given, "Start"), rules, work=self.work
         )
-        starts, examples = len(ends.iterates), problem.examples
-        if ends.best.overfits:
-            ends, examples = fit_wrong_heads_alone(problem, supply, ends, work=self.work)
+        starts = len(ends.iterates)
+        while ends.best.overfits and ends.passes < self.work:
+            # a row of attention that is nearly all on one token says little of its head: sharp heads need more examples
+            try:
+                problem = replace(problem, examples=supply.twice(self.heads, problem.examples))
+            except NotEnoughMemoryError:
+                break
+            here, work = heads_at(problem, ends.best.layer), self.work - ends.passes
+            best = run(problem, here, work=work, name=f"With {problem.examples.drawn} examples")
+            ends = Ends((best,), ends.passes + best.passes, False)
         if self.rank is None:
             ends = redraw_weakest(problem, ends, work=self.work)
-        return HeadCount(self.heads, ends.best, examples, ends.passes, starts, ends.at_floor)
+        return HeadCount(self.heads, ends.best, problem.examples, ends.passes, starts, ends.at_floor)
 
     def _without_biases(self, biased: HeadCount, problem: Problem) -> HeadCount:
         """The same heads, fitted without their biases from where they are."""

@@ -1,6 +1,5 @@
 """What a fit works on: its examples, to fit and to hold out, scaled; how many heads need; the engine and the trace."""
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -168,23 +167,23 @@ class Supply:
 
     def draw(self, heads: int, before: SplitExamples | None = None) -> SplitExamples:
         """Examples for so many heads, those drawn before among them."""
-        k, d = self.oracle.tokens, self.oracle.dim
-        floor = self.known.floor(heads, k, d)
+        floor = self.known.floor(heads, self.oracle.tokens, self.oracle.dim)
         n = max(self.floors * floor if self.budget is None else self.budget, floor + 1)
+        return self._drawn(heads, n, floor, before)
+
+    def twice(self, heads: int, before: SplitExamples) -> SplitExamples:
+        """The examples drawn before, and as many others."""
+        return self._drawn(heads, 2 * before.drawn, len(before.x), before)
+
+    def _drawn(self, heads: int, n: int, least: int, before: SplitExamples | None) -> SplitExamples:
+        k, d = self.oracle.tokens, self.oracle.dim
         require_memory(
             f"Newton with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
             # x and y twice; for every head, the pattern, its reads and the derivatives of both
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
-        return draw_split(self.oracle, n, least=floor, before=before, centred=self.known.biased)
-
-    def more(self, before: SplitExamples, times: int) -> SplitExamples:
-        """The examples drawn before, and others, until there are `times` as many."""
-        n, (_, k, d) = times * before.drawn, before.x.shape
-        advice = "give a budget of examples, which are all that is drawn"
-        require_memory(f"{n} examples of {k} tokens in {d} dimensions", 8 * n * k * 6 * d, advice=advice)
-        return draw_split(self.oracle, n, least=len(before.x), before=before, centred=self.known.biased)
+        return draw_split(self.oracle, n, least=least, before=before, centred=self.known.biased)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +199,9 @@ class Problem:
     recorder: Recorder | None = None  #: records every iterate
     phase: int | None = None  #: the phase of the recorded steps
     everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
-    overfit_share: float = math.inf  #: when a run overfits, as in `upper.newton.starts.Stopping`
+    ends_overfitted: bool = (
+        False  #: whether a run ends where it overfits, so that it can go on with more examples
+    )
 
     def engine(self, heads: int) -> Engine:
         """The engine for so many heads."""

@@ -93,10 +93,11 @@ class Stopping:
     share: float = 0.0  #: of squared noise that fitting takes, as `Problem.share`; with 0 no run converges
     held_out: HeldOut | None = None  #: examples that tell whether the work ended while their error still fell
     everywhere: bool = False  #: whether the held-out examples must be at the tolerance, too
-    #: it also ends where it overfits: if the error on held-out examples is more than so many times
-    #: the residual, and more than this share of the error at the accepted iterate before
-    overfit_share: float = math.inf
+    ends_overfitted: bool = False  #: whether it also ends where it overfits
+    #: it overfits if the error on held-out examples is more than so many times the residual, and more than this share
+    #: of the error at the accepted iterate before; of 30 nice layers none did
     apart: float = 3.0
+    overfit_share: float = 0.6
 
     def reached(self, iterate: Iterate) -> bool:
         """Whether an iterate is at the tolerance."""
@@ -109,7 +110,7 @@ class Stopping:
     def overfits(self, iterate: Iterate, errors: list[float]) -> bool:
         """Whether a run overfits at an iterate; its error on held-out examples joins the `errors` so far."""
         follows = iterate.accepted and not iterate.prior and iterate.residual < AnnealedPrior().learned
-        if self.held_out is None or math.isinf(self.overfit_share) or not follows:
+        if self.held_out is None or not self.ends_overfitted or not follows:
             return False
         errors.append(self.held_out.error(iterate.layer))
         return len(errors) > 1 and errors[-1] > max(
@@ -286,7 +287,7 @@ def run(
     known = problem.known
     if known.rank is not None and start.rank > known.rank:
         learned = max(LEARNED, problem.tolerance)
-        wide = replace(problem, tolerance=learned, everywhere=False, overfit_share=math.inf)
+        wide = replace(problem, tolerance=learned, everywhere=False, ends_overfitted=False)
         wide = replace(wide, known=replace(known, rank=start.rank))
         first = run(wide, start, work=work, name=name and f"{name}, wider", priors=priors)
         left = max(1, work - first.passes)
@@ -296,7 +297,7 @@ def run(
         patience = Patience() if problem.known.rank is None else LOW_RANK_PATIENCE
     share, held_out = problem.share(start.heads), problem.examples.held_out
     stopping = Stopping(
-        problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.overfit_share
+        problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.ends_overfitted
     )
     iterates = problem.iterates(start, priors=priors)
     return last_iterate(problem.recorded(iterates, name) if name else iterates, stopping)
