@@ -48,7 +48,7 @@ _LONG, _FRESH_LONG = (
 # From sequences of a few tokens an annealed prior finds every head: attention to few tokens is nearer to a linear
 # function. Heads whose attention is nearly all or nothing keep a large error there, and more tokens determine them. The
 # rough fit ends at this error.
-_FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 3
+_FEW_TOKENS, _ROUGH, _ROUGH_FLOORS = 4, 0.3, 4
 
 
 @dataclass(frozen=True)
@@ -208,12 +208,12 @@ def recover(
         Learn whole blocks, attention and network with norms and residuals, by queries to each block alone.
     tokens : int
         Number k of tokens; with rotary positions it is 512, more than are asked. From more than four, Newton starts
-        from a rough fit to sequences of four, from three counting floors of them.
+        from a rough fit to sequences of four, from four counting floors of them.
     inputs : {"boolean", "gaussian", "sphere"}
         Distribution of the tokens.
     examples : int, optional
         Budget in examples or queries for each layer; by default enough: for Newton three times its default, and where
-        heads overfit four times as many.
+        heads overfit twice as many, again and again.
     seed : int
         Seed of every random choice.
     **options
