@@ -74,7 +74,7 @@ def stated_bytes(n: int, m: int, k: int, d: int) -> int:
     numbers = 6 * n * k * m * (d + 3 * k) + 16 * n * k * d + 160 * m * d * d + 8 * (m * d) ** 2
     if d <= FullHeads.largest:
         numbers += 3 * d**4
-    if (m * k) ** 3 <= FullHeads.inverses * m * d * d:
+    if FullHeads.inverses_pay(m, k, d):
         numbers += 4 * n * k * (m * k) ** 2
     return 4 * numbers + (64 << 10)
 

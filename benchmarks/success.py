@@ -70,7 +70,7 @@ def _row(
     floors: float,
     law: str,
     rank: int | None = None,
-    work: int = 20_000,
+    work: int = Newton.work,
 ) -> dict[str, Any]:
     examples = math.ceil(floors * counting_floor(heads=m, tokens=k, dim=d, rank=rank))
     inputs = BooleanInputs(k, d)

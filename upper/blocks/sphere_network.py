@@ -106,7 +106,7 @@ def _outputs(
 def _along_circle(
     sphere: Sphere, jet: CircleJet, vectors: np.ndarray, x: np.ndarray, v: np.ndarray, weights: np.ndarray
 ) -> tuple[Float[np.ndarray, " p"], Float[np.ndarray, "h 2"]]:
-    """The derivative of log r in the angle, and u_j / |E u_j| on the plane of the circle; p (2 q + 2) queries."""
+    """The derivative of log r in the angle, and u_j / |E u_j| on the plane of the circle."""
     (p, d, q, _), h = jet.curvatures.shape, len(v)
     radius = np.sqrt(d)
     gram, right = np.zeros((2 * h + p, 2 * h + p)), np.zeros(2 * h + p)

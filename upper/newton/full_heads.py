@@ -207,8 +207,13 @@ class FullHeads(Heads):
     @property
     def weighable(self) -> bool:
         """Whether m k by m k inverses cost little beside a step; not for subclasses, whose products differ."""
-        m, (_, k, d) = self.heads, self.x.shape
-        return type(self) is FullHeads and k > 1 and (m * k) ** 3 <= self.inverses * m * d * d
+        _, k, d = self.x.shape
+        return type(self) is FullHeads and k > 1 and self.inverses_pay(self.heads, k, d)
+
+    @classmethod
+    def inverses_pay(cls, heads: int, tokens: int, dim: int) -> bool:
+        """Whether an m k by m k inverse for every token costs little beside a step."""
+        return (heads * tokens) ** 3 <= cls.inverses * heads * dim * dim
 
     def weigh(self, coupling: Float[np.ndarray, "m m"]) -> None:
         """Take the coupling of weighted rows in place of C, until the next derivative."""

@@ -199,9 +199,7 @@ class Problem:
     recorder: Recorder | None = None  #: records every iterate
     phase: int | None = None  #: the phase of the recorded steps
     everywhere: bool = True  #: whether held-out examples must reach the tolerance, too
-    ends_overfitted: bool = (
-        False  #: whether a run ends where it overfits, so that it can go on with more examples
-    )
+    ends_overfitted: bool = False  #: whether a run ends where it overfits: it can go on with more examples
 
     def engine(self, heads: int) -> Engine:
         """The engine for so many heads."""

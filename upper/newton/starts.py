@@ -286,15 +286,19 @@ def run(
     """
     known = problem.known
     if known.rank is not None and start.rank > known.rank:
-        learned = max(LEARNED, problem.tolerance)
-        wide = replace(problem, tolerance=learned, everywhere=False, ends_overfitted=False)
-        wide = replace(wide, known=replace(known, rank=start.rank))
+        wide = replace(
+            problem,
+            known=replace(known, rank=start.rank),
+            tolerance=max(LEARNED, problem.tolerance),
+            everywhere=False,
+            ends_overfitted=False,
+        )
         first = run(wide, start, work=work, name=name and f"{name}, wider", priors=priors)
         left = max(1, work - first.passes)
         end = run(problem, heads_at(problem, first.layer), work=left, name=name, patience=patience)
         return replace(end, passes=first.passes + end.passes)
     if patience is None:
-        patience = Patience() if problem.known.rank is None else LOW_RANK_PATIENCE
+        patience = Patience() if known.rank is None else LOW_RANK_PATIENCE
     share, held_out = problem.share(start.heads), problem.examples.held_out
     stopping = Stopping(
         problem.tolerance, work, patience, share, held_out, problem.everywhere, problem.ends_overfitted
